@@ -126,7 +126,7 @@ def ours(make: Callable[[], nn.Module], x: Tensor, y: Tensor, *, compiled: bool 
     step = private(model, sgd(model), plan, rng=0, speed=Speed(physical_batch=rows, compile=compiled))
     examples = Examples((x, y), rows, direct=True)
     index = np.arange(rows)
-    return lambda: step(Batch(examples, index, step.done, rows, fixed=True))
+    return lambda: step(step._give(Batch(examples, index, step.done, rows, fixed=True)))
 
 
 def opacus_hooks(make: Callable[[], nn.Module], x: Tensor, y: Tensor) -> Step:

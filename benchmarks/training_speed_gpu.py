@@ -168,7 +168,7 @@ def ours(make: Callable[[], nn.Module], x: Tensor, y: Tensor, *, compiled: bool,
     augment = Augment(flip_and_crop(), times) if times > 1 else None
     step = private(model, sgd(model), plan, loss=loss, rng=rng, speed=speed, augment=augment)
     examples, index = Examples((x, y), rows, direct=True), np.arange(rows)
-    return lambda: step(Batch(examples, index, step.done, rows, fixed=True))
+    return lambda: step(step._give(Batch(examples, index, step.done, rows, fixed=True)))
 
 
 def vmapped(make: Callable[[], nn.Module], x: Tensor, y: Tensor) -> Step:

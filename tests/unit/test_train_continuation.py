@@ -4,6 +4,7 @@ import copy
 import os
 import pickle
 import stat
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -283,7 +284,7 @@ def test_states_of_the_wrong_shape_are_refused_with_a_sentence() -> None:
     state = step_of().state_dict()
     for name in state:
         for value in (None, 3, "x", [], {}, torch.zeros(2)):
-            if name in ("start", "device_dropout", "sample") or (name, value) == ("noise", []) or name == "schema":
+            if name == "device_dropout" or (name, value) == ("noise", []) or name == "schema":
                 continue
             try:
                 step_of().load_state_dict({**state, name: value})
@@ -293,6 +294,86 @@ def test_states_of_the_wrong_shape_are_refused_with_a_sentence() -> None:
                 raise AssertionError((name, value)) from error
     with pytest.raises(BadInput, match="damaged"):
         step_of().load_state_dict({key: value for key, value in state.items() if key != "model"})
+
+
+def test_a_batch_that_another_step_drew_is_refused() -> None:
+    """It was drawn, and paid for, under another plan; the step that took it would have charged nothing."""
+    ledgers = Numbering(), Numbering()
+    first, second = (step_of(ledger) for ledger in ledgers)
+    for batch in first.batches(DATA):
+        with pytest.raises(BadInput, match="its own `batches`"):
+            second(batch)
+        with pytest.raises(BadInput, match="its own `batches`"):
+            first(replace(batch, index=batch.index[:1]))
+        first(batch)
+        if first.done == 2:
+            break
+    assert (len(ledgers[0].paid), len(ledgers[1].paid), second.done) == (1, 0, 0)
+
+
+def test_a_state_is_a_copy_to_which_the_same_step_can_go_back() -> None:
+    """It was the live tensors: after a rollback, the next step was repeated from other weights, with other noise."""
+    step = step_of()
+    advance(step, 3)
+    state, ends = step.state_dict(), []
+    for _ in range(2):
+        advance(step, 6)
+        ends.append(flat(step.model))
+        step.load_state_dict(state)
+    assert torch.equal(*ends)
+
+
+def test_batches_that_were_asked_for_before_a_state_was_loaded_compare_their_data() -> None:
+    """In another order, a record of a pass that has begun could take part in it twice."""
+    plan = Plan(60, 0.25, 8, 1.0, sampling="shuffled", adjacency="replace")
+    step = step_of(plan=plan)
+    advance(step, 2)
+    state = step.state_dict()
+    for order, right in ((torch.arange(60), True), (torch.arange(60).flip(0), False)):
+        again = step_of(plan=plan)
+        batches = again.batches((DATA[0][order], DATA[1][order]))
+        again.load_state_dict(state)
+        if right:
+            again(next(batches))
+            continue
+        with pytest.raises(BadInput, match="in another order"):
+            next(batches)
+
+
+@pytest.mark.parametrize("call", ["step", "save", "load"])
+def test_a_step_that_is_under_way_is_taken_by_nobody_else(call, monkeypatch) -> None:
+    """Three threads with one batch released three sums of it, and counted three steps."""
+    step, found = step_of(), []
+    batch, state = next(step.batches(DATA)), step.state_dict()
+    calls = {"step": lambda: step(batch), "save": step.state_dict, "load": lambda: step.load_state_dict(state)}
+    real = step._release.hand_over
+
+    def meanwhile(noisy):
+        with pytest.raises(BadInput, match="in another thread"):
+            calls[call]()
+        found.append(real(noisy))
+
+    monkeypatch.setattr(step._release, "hand_over", meanwhile)
+    step(batch)
+    assert (step.done, len(found)) == (1, 1)
+    step.state_dict()
+
+
+def test_a_state_that_is_refused_leaves_the_step_as_it_was() -> None:
+    """Weights of the saved run stayed, in a run that had another name and another secret."""
+    plan = Plan(60, 0.25, 8, 1.0, sampling="cyclic", adjacency="replace", bands=3)
+    step = step_of(plan=plan)
+    advance(step, 2)
+    state = step.state_dict()
+    for name in state.keys() - {"device_dropout", "metadata", "optimizer_terms"}:
+        again = step_of(plan=plan)
+        before, generator, key = flat(again.model), torch.get_rng_state(), again.course.key
+        for damaged in ({part: state[part] for part in state.keys() - {name}}, {**state, name: []}):
+            with pytest.raises(BadInput):
+                again.load_state_dict(damaged)
+        assert torch.equal(before, flat(again.model))
+        assert torch.equal(generator, torch.get_rng_state())
+        assert (again.course.key, again.done, dict(again.optimizer.state)) == (key, 0, {})
 
 
 def test_a_file_of_another_kind_is_named(tmp_path) -> None:

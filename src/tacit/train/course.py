@@ -12,7 +12,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,7 +39,8 @@ UNFENCED = "a copy of the saved state that was taken up a second time: no ledger
 class Course:
     """What makes the steps of a `PrivateStep` one run. `key` is for hashes of data, which reveal nothing without it.
 
-    `paid`: a ledger was charged for the run, or may have been when its connection was lost.
+    `paid`: a ledger was charged for the run, or may have been when its connection was lost. `restored`: how often a
+    saved state was loaded.
     """
 
     key: bytes = field(default_factory=lambda: os.urandom(32))
@@ -46,7 +50,22 @@ class Course:
     kept: bool = False
     fenced: bool = False
     paid: bool = False
+    restored: int = 0
     _data: tuple[Any, Any, int | None, Collate | None] | None = None
+    _lock: Lock = field(default_factory=Lock)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Refuse a second step, save or load while one is going on: both would use one sample and one charge."""
+        if not self._lock.acquire(blocking=False):
+            raise BadInput(
+                "This step is being taken, saved or restored in another thread, or by the code that called this.",
+                fix="Let one thread use a step.",
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def agree(self, step: PrivateStep) -> None:
         """Compare all terms except the data's, before any exchange that could hang or silently mix runs."""
@@ -84,6 +103,11 @@ class Course:
                 "This run began on other data, or on the same in another order.",
                 fix="Give the data, and users, that the run began with.",
             )
+
+    def restore(self, began: Terms, start: str) -> None:
+        """Continue a run that began with these terms; batches that were asked for before compare their data again."""
+        self.terms, self.start, self.kept = began, start, True
+        self.restored += 1
 
     def whole_terms(self) -> Terms:
         """All terms, including the data's if there are data; these are hashed only on demand."""

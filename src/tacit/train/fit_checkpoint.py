@@ -12,7 +12,7 @@ from ..core.files import Lasting
 from . import checkpoint as checkpoints
 from .average import Average
 from .info import StepInfo
-from .state import DAMAGED, check_whole
+from .state import DAMAGED, check_whole, saved
 from .step import PrivateStep
 
 
@@ -35,7 +35,7 @@ class Kept:
     def write(self, step: PrivateStep, mean: Average, history: list[StepInfo]) -> None:
         rows = [[float("nan") if value is None else value for value in astuple(info)] for info in history]
         told = {"average": mean.state_dict(), "kind": mean.kind, "history": torch.tensor(rows, dtype=torch.float64)}
-        checkpoints.write({**step.state_dict(), **told}, self.path)
+        checkpoints.write({**saved(step), **told}, self.path)
 
     def take_up(self, step: PrivateStep, mean: Average) -> list[StepInfo]:
         """Restore step and average from the file and return the history so far; empty if there is no file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from .step import PrivateStep
 
 SCHEMA = "tacit.private-step/2"
+KEY = 32
+"""Bytes of a run's secret, and of the key of a sample."""
+KINDS = {"run": str, "done": int, "secret": bytes, "sample": bytes}
 DAMAGED = KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, AssertionError
 """Exceptions that torch and Python raise for states with missing parts or wrong types."""
 
@@ -43,7 +47,18 @@ def check_whole(step: PrivateStep) -> None:
 
 
 def saved(step: PrivateStep) -> dict[str, Any]:
-    """The state as tensors and plain values."""
+    """The state as tensors and plain values. The next step changes these tensors: write or copy them at once."""
+    with step.course.alone():
+        return _saved(step)
+
+
+def copied(step: PrivateStep) -> dict[str, Any]:
+    """A copy of the state, which later steps do not change."""
+    with step.course.alone():
+        return copy.deepcopy(_saved(step))
+
+
+def _saved(step: PrivateStep) -> dict[str, Any]:
     check_whole(step)
     step.check_unbroken()
     device, model, at = step.device, step.model.state_dict(), step.position
@@ -70,28 +85,72 @@ def saved(step: PrivateStep) -> dict[str, Any]:
 
 
 def restore(step: PrivateStep, state: dict[str, Any]) -> None:
-    """Restore a step to the saved state; other settings, or a damaged state, are refused before anything changes."""
+    """Restore a step to the saved state; other settings, or a damaged state, are refused and leave it as it was."""
     if not isinstance(state, dict) or state.get("schema") != SCHEMA:
         found = state.get("schema") if isinstance(state, dict) else None
         raise BadInput(f"The state has schema {str(found)[:60]!r}; this version reads {SCHEMA!r}.")
+    with step.course.alone():
+        _restored(step, state)
+
+
+def _restored(step: PrivateStep, state: dict[str, Any]) -> None:
+    key = step.course.key
     try:
         _compare(step, state)
         _put(step, state)
-    except BadInput:
-        raise
-    except DAMAGED:
+    except BaseException as error:
+        step.course.key = key
+        if isinstance(error, BadInput) or not isinstance(error, DAMAGED):
+            raise
         raise BadInput("The state is damaged: a part is missing, or does not fit the model or the optimizer.") from None
 
 
 def _compare(step: PrivateStep, state: dict[str, Any]) -> None:
     """Refuse other terms than the run began with; the optimizer may also be as it was when the state was saved."""
     check_continues(state["terms"], terms(step), state["optimizer_terms"])
-    fresh, step.course.key = step.position.secret, state["data_key"]
-    if not step.cryptographic and state["start"] and step.course.seed_mark(fresh) != state["start"]:
+    at, step.course.key, start = step.position, state["data_key"], state["start"]
+    fresh = not step.cryptographic and at.run != state["run"]  # a step of the same run has another secret by now
+    if fresh and start and step.course.seed_mark(at.secret) != start:
         raise BadInput("The state belongs to a run with another seed.", fix="Give the seed that the run began with.")
 
 
 def _put(step: PrivateStep, state: dict[str, Any]) -> None:
+    at, began, start = _position(step, state), dict(state["terms"]), _of(str, state["start"])
+    was = copy.deepcopy((step.model.state_dict(), step.optimizer.state_dict())), torch.get_rng_state()
+    try:
+        _load(step, state)
+    except BaseException:
+        step.model.load_state_dict(was[0][0])
+        step.optimizer.load_state_dict(was[0][1])
+        torch.set_rng_state(was[1])
+        raise
+    step.position = at
+    step.course.restore(began, start)
+    step._given, step.unbroken = None, True
+    step._charged = ""  # going on is charged, under the run's own key, and takes a number
+
+
+def _position(step: PrivateStep, state: dict[str, Any]) -> Position:
+    """The position in a state, with keys of full length and all noise that the next steps cancel."""
+    run, done, secret, sample = (_of(kind, state[name]) for name, kind in KINDS.items())
+    noise, (name, cryptographic) = [_of(Tensor, one) for one in state["noise"]], state["source"]
+    correlated, count = step._release.correlated.coefficients, step._release.count
+    if [len(one) for one in noise] != [count] * min(done, len(correlated)):
+        raise ValueError("noise of earlier steps is missing")
+    if len(secret) != KEY or (done and len(sample) != KEY):
+        raise ValueError("a key is missing")
+    source = str(name), bool(cryptographic)
+    return Position(run, done, float(state["clip_norm"]), secret, sample, noise, source)
+
+
+def _of(kind: type, value: Any) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"not of type {kind.__name__}")
+    return value
+
+
+def _load(step: PrivateStep, state: dict[str, Any]) -> None:
+    """Load model, optimizer and torch's generators."""
     model = OrderedDict(state["model"])
     model._metadata = OrderedDict(state["metadata"])  # type: ignore[attr-defined]
     step.model.load_state_dict(model)
@@ -99,15 +158,3 @@ def _put(step: PrivateStep, state: dict[str, Any]) -> None:
     torch.set_rng_state(state["dropout"].cpu())
     if step.device.type == "cuda" and state["device_dropout"] is not None:
         torch.cuda.set_rng_state(state["device_dropout"].cpu(), step.device)
-    name, cryptographic = state["source"]
-    step.position = Position(
-        str(state["run"]),
-        int(state["done"]),
-        float(state["clip_norm"]),
-        bytes(state["secret"]),
-        bytes(state["sample"]),
-        list(state["noise"]),
-        (str(name), bool(cryptographic)),
-    )
-    step.course.terms, step.course.start, step.course.kept = dict(state["terms"]), str(state["start"]), True
-    step.unbroken, step._charged = True, ""  # going on is charged, under the run's own key, and takes a number

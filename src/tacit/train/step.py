@@ -42,7 +42,7 @@ from .scale.execution import Executed, Keys, Parted, Recorded
 from .scale.totals import Totals, adding
 from .scale.workers import Workers
 from .speed import Speed
-from .state import Position, restore, saved
+from .state import Position, copied, restore
 from .tables import Tabular
 
 if TYPE_CHECKING:
@@ -138,6 +138,7 @@ class PrivateStep:
         self.alone_because = ""
         self.read_off_data = ""
         self._charged = ""
+        self._given: Batch | None = None
         self.course = Course()
         self._agree()
 
@@ -216,7 +217,8 @@ class PrivateStep:
         self.read_off_data = given.facts
         if self.sharded and isinstance(collate, Buckets) and len(collate.public) > 1:
             raise BadInput("Processes that share parameters need parts of one length.", fix="Give Buckets one length.")
-        self.course.take(self, data, users, records_per_user, collate)
+        asked = data, users, records_per_user, collate
+        self.course.take(self, *asked)
         drawn = units(
             data,
             self.plan,
@@ -230,22 +232,30 @@ class PrivateStep:
             workers=self.speed.workers,
             device=self.device,
         )
-        return self._drawn(drawn)
+        return self._drawn(drawn, asked, self.course.restored)
 
-    def _drawn(self, drawn: Units) -> Iterator[Batch]:
+    def _drawn(self, drawn: Units, asked: tuple[Any, ...], restored: int) -> Iterator[Batch]:
         while self.done < self.plan.steps:
+            if self.course.restored != restored:
+                self.course.take(self, *asked)
+                restored = self.course.restored
             self._charge()
             order = self.done
             number = order.to_bytes(8, "little")
             if order % self.plan.steps_per_draw == 0:
                 self._sample_key = self._secret.key(b"sample", number)
-            yield drawn(order, self._sample_key, self._secret.key(b"records", number))
+            yield self._give(drawn(order, self._sample_key, self._secret.key(b"records", number)))
             if self.done != order + 1:
                 raise BadInput(
                     "A batch was drawn and not given to the step exactly once.",
                     fix="Call step(batch) for every batch; skipping by what it holds would void the claim.",
                 )
         self.course.compare(self)  # after the last step, whoever took it
+
+    def _give(self, batch: Batch) -> Batch:
+        """Note the batch that the next step takes; it takes no other."""
+        self._given = batch
+        return batch
 
     def __call__(self, batch: Batch) -> StepInfo:
         """Clip, add up, add noise once, divide by the public expected batch, and let the optimizer step."""
@@ -261,9 +271,14 @@ class PrivateStep:
 
         On a GPU the next step may reuse the memory of these gradients: copy those that you keep, on the same stream.
         """
-        if not isinstance(batch, Batch) or batch.order != self.done:
+        with self.course.alone():
+            return self._gradients(batch)
+
+    def _gradients(self, batch: Batch) -> StepInfo:
+        if batch is not self._given or batch.order != self.done:
             raise BadInput(
-                "A step takes the batch that `batches` just gave, once.", fix="Loop: for batch in step.batches(data)."
+                "A step takes the batch that its own `batches` just gave, once.",
+                fix="Loop: for batch in step.batches(data). Another step draws, and is charged for, its own batches.",
             )
         self.check_unbroken()
         if self._watched is not None:
@@ -322,7 +337,7 @@ class PrivateStep:
             slow = None if self.sharded else self._clipper.slowness()
             told = "" if slow is None else f" ({slow})"
             message = f"The model runs one record at a time, which is exact and slow{told}: {reason}."
-            warnings.warn(SlowWarning(message, None if slow is None else slow.factor), stacklevel=3)
+            warnings.warn(SlowWarning(message, None if slow is None else slow.factor), stacklevel=4)
         self.alone_because = reason
 
     def _chance(self, rank: int) -> bytes:
@@ -377,8 +392,8 @@ class PrivateStep:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a bit-exact continuation needs. A secret: it undoes the privacy of steps still to come."""
-        return saved(self)
+        """A copy of all that a bit-exact continuation needs. A secret: it undoes the privacy of steps still to come."""
+        return copied(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken: same plan, same run, nothing is paid twice."""

@@ -22,6 +22,7 @@ from ..sample.collate import Collate
 from ..sample.examples import Batch, MapStyle
 from ..sample.labels import IGNORED, known
 from ..speed import Speed
+from ..state import saved
 from ..step import PrivateStep, private
 from ..validation import check_held_out
 
@@ -128,7 +129,7 @@ class PrivateTrainer(Trainer):
         """
         super()._save_checkpoint(*args, **kwargs)
         if self.private is not None:
-            checkpoints.write(self.private.state_dict(), self._secret)
+            checkpoints.write(saved(self.private), self._secret)
 
     def get_train_dataloader(self) -> Any:
         """One item per step of the plan; the sample is drawn when the item is requested."""
