@@ -395,6 +395,15 @@ def test_one_index_per_step_has_no_proof_for_a_record_more_or_less():
         PrivateLogisticRegression(method="single", classes=[0, 1]).fit(X, Y)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_one_record_is_enough_for_every_method(method):
+    """One index per step made a single step for one record, and divided by zero."""
+    settings = {"method": method, "classes": [0, 1], "adjacency": "replace", "random_state": 0}
+    model = PrivateLogisticRegression(1.0, 1e-3, **settings).fit(X[:1], Y[:1])
+    assert np.isfinite(model.coef_).all()
+    assert 0.9 < model.bound_.epsilon <= 1.0
+
+
 @pytest.mark.parametrize("method", ["gradient", "sgd", "smooth"])
 def test_descents_keep_what_they_promise_on_average(method):
     """The mean objective over fits, against the best weights of norm 1; a promise of half a hundredth would fail."""

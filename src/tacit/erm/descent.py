@@ -84,7 +84,7 @@ def single(shape: Shape, budget: Budget) -> Design:
     needs_delta("single", budget)
     if budget.adjacency is not Adjacency.REPLACE or shape.records != shape.size:
         raise BadInput('method="single" has a proof for adjacency="replace" and a known number of records alone.')
-    steps = min(shape.size**2, SINGLE_STEPS)
+    steps = min(max(shape.size**2, 10), SINGLE_STEPS)
 
     def event(noise: float) -> Event:
         return Repeat(FixedSize(1, shape.size, Gaussian(noise)), steps)
