@@ -30,7 +30,7 @@ from ..core.events import (
 from ..loss.composed import Composed
 from ..loss.dispatch import privacy_loss
 from ..loss.noise import GaussianNoise
-from ..loss.pairs import Location, Pair
+from ..loss.pairs import LOSS, Location, Pair
 from .amounts import Amount, cost, exact
 from .criteria import COMPUTED, GDP, SAFE, STATED, SUM, Criterion, pure_mu, pure_renyi
 
@@ -80,7 +80,7 @@ def costs(event: Event, adjacency: Adjacency, group: int, found: tuple[Criterion
         if item.tilt is not None:
             totals[item.name] = _renyi(losses, item.tilt, group)
         elif item.name == GDP:
-            totals[item.name] = _gaussian(losses)
+            totals[item.name] = _gaussian(losses, adjacency, group)
     return totals
 
 
@@ -133,14 +133,9 @@ def _pure_sum(losses: list[tuple[Event, int, Composed]], adjacency: Adjacency, g
 
 
 def pure(event: Event, loss: Composed, adjacency: Adjacency, group: int) -> Fraction | None:
-    """The epsilon of a pure event as it is written; None where the event is not pure.
-
-    1/noise_multiplier is read as the nearest float: noise of multiplier 1/0.7 is charged 0.7.
-    """
-    if isinstance(event, PURE) and (getattr(event, "delta", 0.0) == 0.0):
-        return exact(event.epsilon) * group
-    if isinstance(event, Laplace | DiscreteLaplace):
-        return exact(1 / event.noise_multiplier) * group * exact(adjacency.sensitivity)
+    """The epsilon of a pure event; None where the event is not pure."""
+    if (known := _stated(event, adjacency, group)) is not None:
+        return known
     if isinstance(event, NonPrivate) or loss.curves:
         return None
     total = Fraction(0)
@@ -152,8 +147,22 @@ def pure(event: Event, loss: Composed, adjacency: Adjacency, group: int) -> Frac
     return total
 
 
+def _stated(event: Event, adjacency: Adjacency, group: int) -> Fraction | None:
+    """The epsilon of an event that names it, as it is written.
+
+    1/noise_multiplier is read as the nearest float: noise of multiplier 1/0.7 is charged 0.7.
+    """
+    if isinstance(event, PURE) and (getattr(event, "delta", 0.0) == 0.0):
+        return exact(event.epsilon) * group
+    if isinstance(event, Laplace | DiscreteLaplace):
+        return exact(1 / event.noise_multiplier) * group * exact(adjacency.sensitivity)
+    return None
+
+
 def _largest(pair: Pair) -> float:
-    return math.inf if pair.upper.infinite > 0 else max(pair.upper.largest, 0.0)
+    """The largest loss from above: it is a logarithm, which may be far smaller than the rounding of probabilities."""
+    above = pair.upper
+    return math.inf if above.infinite > 0 else max(above.largest, 0.0) + 2 * above.doubt + LOSS
 
 
 def _renyi(losses: list[tuple[Event, int, Composed]], tilt: float, group: int) -> Amount:
@@ -194,10 +203,16 @@ def _stated_pure(event: Event, tilt: float, group: int) -> float | None:
     return None
 
 
-def _gaussian(losses: list[tuple[Event, int, Composed]]) -> Amount:
+def _gaussian(losses: list[tuple[Event, int, Composed]], adjacency: Adjacency, group: int) -> Amount:
     """The sum of mu^2: of Gaussian noise, and of pure releases, which are Gaussian private too."""
     total = Fraction(0)
-    for _, times, loss in losses:
+    for leaf, times, loss in losses:
+        if (stated := _stated(leaf, adjacency, group)) is not None:
+            mu = _pure_mu(float(stated))
+            if math.isinf(mu):
+                return None
+            total += times * Fraction(mu * mu * (1 + SAFE))
+            continue
         if loss.curves:
             return None
         for release, count in loss.releases:
@@ -213,4 +228,9 @@ def _mu(pair: Pair) -> float:
     if _plain(pair):
         assert isinstance(above, Location)
         return float((above.p[0][1] - above.q[0][1]) / above.noise.scale)
-    return pure_mu(_largest(above)) * (1 + 10 * SAFE)  # cancellation near 1/2 costs up to 3e-13
+    return _pure_mu(_largest(above))
+
+
+def _pure_mu(epsilon: float) -> float:
+    """As the theorem says, with room for rounding: cancellation near 1/2 costs up to 3e-13."""
+    return pure_mu(epsilon) * (1 + 10 * SAFE)

@@ -13,7 +13,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from scipy.special import log_ndtr, ndtri
+import numpy as np
+from scipy.special import erfcx, log_ndtr, ndtri
 
 from .amounts import PARTS, Amount, Amounts, below, cost, exact, limit, plain
 
@@ -26,6 +27,10 @@ SAFE = 1e-12
 """By so much, relatively, a computed limit is lowered: its formula is evaluated in floating point."""
 COMPUTED = 1e-9
 """By so much, relatively, a computed cost is raised."""
+SMALL = 0.1
+"""Below this mu, differences of normal probabilities are integrated."""
+PLACES = tuple(zip(*(part.tolist() for part in np.polynomial.legendre.leggauss(5)), strict=True))
+"""Places in [-1, 1] and their weights."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,7 @@ def best_tilt(epsilon: float, delta: float) -> float:
     return max(tilts, key=lambda tilt: renyi_limit(epsilon, delta, tilt) / (1 + tilt))
 
 
+@lru_cache(maxsize=1024)
 def gaussian_limit(epsilon: float, delta: float) -> float:
     r"""The largest mu with Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) <= delta.
 
@@ -127,10 +133,18 @@ def gaussian_limit(epsilon: float, delta: float) -> float:
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """The delta of mu-GDP at epsilon (Dong, Roth and Su 2022, Corollary 2.13)."""
-    if mu <= 0:
+    r"""The delta of mu-GDP at epsilon (Dong, Roth and Su 2022, Corollary 2.13): Phi(a) - e^epsilon Phi(b), a - b = mu.
+
+    Both terms lose all digits beside each other when mu is small. With m = Phi/phi, phi(a) = e^epsilon phi(b) and
+    m' = 1 + x m, delta is phi(a) times the integral of m' from b to a: five places of Gauss and Legendre.
+    """
+    if mu <= 0 or (a := mu / 2 - epsilon / mu) < -40:  # below all floats
         return 0.0
-    first, second = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+    if mu < SMALL:
+        places = [(a - mu * (1 + place) / 2, weight / 2) for place, weight in PLACES]
+        mean = math.fsum(w * (1 + x * math.sqrt(math.pi / 2) * erfcx(-x / math.sqrt(2))) for x, w in places)
+        return mu * math.exp(-a * a / 2) / math.sqrt(2 * math.pi) * max(mean, 0.0)
+    first, second = log_ndtr(a), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
     return float(math.exp(first) * -math.expm1(min(second - first, 0.0)))
 
 
