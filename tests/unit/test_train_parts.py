@@ -8,6 +8,7 @@ import itertools
 import random
 import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from tacit.core import BadInput
 from tacit.loss import Plan
-from tacit.train import Augment, Speed, private
+from tacit.train import Augment, PrivateStep, Speed, private
 from tacit.train.clip.capture import coins, keeping, nested
 from tacit.train.clip.capture.coins import SEEDS, asks_around
 from tacit.train.clip.capture.probe import DISAGREES
@@ -187,8 +188,51 @@ def test_random_numbers_of_records_follow_from_the_runs_own_source_and_not_from_
 
 
 def test_mutant_numbers_of_a_seed_that_a_script_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.train.step.drawn_from", lambda key, device, **_: contextlib.nullcontext())
+    monkeypatch.setattr(coins.drawn_from, "_seed", lambda self: None)
     assert loss_with_dropout(0, 1)[0] != loss_with_dropout(5, 1)[0]
+
+
+LINES = [getattr(coins.drawn_from, name).__code__ for name in ("__enter__", "_seed", "__exit__", "restore")]
+LINES += [PrivateStep._gradients.__code__, coins.seed_wholly.__code__]
+
+
+def broken_off(place: int, run: Callable[[], object]) -> bool:
+    """Whether a Ctrl-C at some line of the code that seeds and restores generators, or of the step, ends a call."""
+    left = [place]
+
+    def stop(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code not in LINES:
+            return None
+        left[0] -= event == "line"
+        if left[0] == 0:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return stop
+
+    before = sys.gettrace()
+    sys.settrace(stop)
+    try:
+        run()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def test_ctrl_c_at_any_line_leaves_the_generators_as_they_were() -> None:
+    """In 1 of 173 interrupts torch's generator went on with the numbers of a step."""
+    model, states = nn.Linear(2, 2), []
+    step = private(model, torch.optim.SGD(model.parameters(), 0.1), Plan(8, 1.0, 2, 1.0), rng=1)
+    batches = step.batches([(torch.ones(2), torch.zeros((), dtype=torch.long))] * 8)
+    step(next(batches))
+    batch = next(batches)
+    for place in range(1, 400):
+        states.append((torch.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist()))
+        if not broken_off(place, lambda: step(batch)) or step.done == 2 or not step.unbroken:
+            break
+    assert len(states) > 30
+    assert all(state == states[0] for state in states)
 
 
 def numbers(key: bytes) -> tuple[float, float, float]:

@@ -8,7 +8,6 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -288,13 +287,14 @@ class PrivateStep:
         self._clipper.begin(list(self.model.modules()) if self._watched is None else self._watched.every)
         read = batch.examples.loader is not None
         self.read = self.read or read
+        draws = drawn_from(self._chance(self.rank), self.device, read=read)
         try:
             with ordinary_modes(self.device):
-                draws = partial(drawn_from, self._chance(self.rank), self.device, read=read)
                 found = self._executor(batch)(batch, self.keys(batch), self._coins, draws)
                 self._move_on(self._next_norm(found))
         except BaseException:  # the step may be taken again, and then with other noise: only one of them may leave
             self._release.withdraw()
+            draws.restore()
             raise
         if 10 ** round(math.log10(self.done)) == self.done:
             with ordinary_modes(self.device):

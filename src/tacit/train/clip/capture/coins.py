@@ -264,32 +264,56 @@ def seeded(seed: int) -> Iterator[None]:
         _NOW.reset(token)
 
 
-@contextmanager
-def drawn_from(key: bytes, device: torch.device, *, read: bool, here: bool = True) -> Iterator[None]:
+class drawn_from:
     """Draw the random numbers of a step from its key: torch's, and, where user code reads records, Python's and
-    numpy's. Without `here` the generator of a GPU alone is seeded, for work that runs nothing on the CPU.
+    numpy's. Called without `here`, it seeds the generator of a GPU alone, for work that runs nothing on the CPU.
 
-    The former states are restored afterwards. Inside a part, the numbers of Python and numpy are coins. Which numbers a
-    record gets (dropout, augmentation) depends on its position in the sample, and so on who else is in it. That reveals
-    nothing as long as nobody knows the numbers. A script that calls `torch.manual_seed(0)` would make them known, and
-    one more record would change the numbers of all later ones.
+    The former states are restored afterwards; `restore` does so again, for whoever called a step that Ctrl-C broke off
+    on its way out of here. Inside a part, the numbers of Python and numpy are coins. Which numbers a record gets
+    (dropout, augmentation) depends on its position in the sample, and so on who else is in it. That reveals nothing as
+    long as nobody knows the numbers. A script that calls `torch.manual_seed(0)` would make them known, and one more
+    record would change the numbers of all later ones.
     """
-    before, place = _states() if read else None, torch.get_rng_state() if here else None
-    generator = torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else None
-    there = None if generator is None else generator.get_state()
-    if here:
-        seed_wholly(key, read=read)
-    if generator is not None:
-        generator.manual_seed(int.from_bytes(key[:8], "little") >> 1)
-    try:
-        yield
-    finally:
-        if before is not None:
-            _set(before)
-        if place is not None:
-            torch.set_rng_state(place)
-        if generator is not None and there is not None:
-            generator.set_state(there)
+
+    def __init__(self, key: bytes, device: torch.device, *, read: bool) -> None:
+        self._key, self._read, self._here = key, read, True
+        self._there = torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else None
+        self._noted: list[Callable[[], object]] = []
+
+    def __call__(self, *, here: bool = True) -> drawn_from:
+        self._here = here
+        return self
+
+    def __enter__(self) -> None:
+        self._noted = [*self._states()]
+        try:
+            self._seed()
+        except BaseException:
+            self.restore()
+            raise
+
+    def _states(self) -> Iterator[Callable[[], object]]:
+        if self._read:
+            yield partial(_set, _states())
+        if self._here:
+            yield partial(torch.set_rng_state, torch.get_rng_state())
+        if self._there is not None:
+            yield partial(self._there.set_state, self._there.get_state())
+
+    def _seed(self) -> None:
+        if self._here:
+            seed_wholly(self._key, read=self._read)
+        if self._there is not None:
+            self._there.manual_seed(int.from_bytes(self._key[:8], "little") >> 1)
+
+    def __exit__(self, *_: object) -> None:
+        self.restore()
+        self._noted = []
+
+    def restore(self) -> None:
+        """Give the generators the states that they had."""
+        for put_back in self._noted:
+            put_back()
 
 
 def seed_wholly(key: bytes, *, read: bool) -> None:
