@@ -27,7 +27,7 @@ KINDS, LONGEST = "biufUO", 2**16
 DATA_DEPENDENT = "error depends on the data"
 TRUST = ("central", "local")
 
-WRITTEN: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
+WRITTEN: dict[str, tuple[type, Callable[[Any], str], Callable[[str], object]]] = {
     "float": (float, repr, float),
     "date": (date, date.isoformat, date.fromisoformat),
     "time": (datetime, datetime.isoformat, datetime.fromisoformat),
@@ -97,7 +97,7 @@ class Answer:
         return json.dumps(self.to_json(), allow_nan=False)
 
     @classmethod
-    def from_json(cls, data: dict[str, Any] | str) -> Answer:
+    def from_json(cls, data: dict[str, object] | str) -> Answer:
         """The answer that `to_json` or `text` wrote; whatever is wrong with it is one sentence."""
         if isinstance(data, str):
             data = parsed(data, "The answer")
@@ -173,14 +173,14 @@ def _plain(value: Value) -> bool:
     return (isinstance(value, int) and abs(value) < WHOLE) or (isinstance(value, float) and math.isfinite(value))
 
 
-def _encode_scalar(value: np.generic) -> Any:
+def _encode_scalar(value: np.generic) -> object:
     """As Python's own value; what has none, or only a count of ticks, as its text."""
     item = value.item()
     ticks = isinstance(value, np.datetime64 | np.timedelta64) and isinstance(item, int)
     return {"text": str(value)} if ticks or isinstance(item, np.generic) else _encode(item)
 
 
-def _encode_array(value: NDArray[Any]) -> Any:
+def _encode_array(value: NDArray[np.generic]) -> object:
     """Numbers and words as an array of their own kind; anything else item by item."""
     if value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
         items, kind = value.ravel().tolist(), value.dtype.str
@@ -189,7 +189,7 @@ def _encode_array(value: NDArray[Any]) -> Any:
     return {"array": items, "shape": list(value.shape), "dtype": kind}
 
 
-def _decode(value: Any) -> Value:
+def _decode(value: object) -> Value:
     if isinstance(value, list):
         return tuple(_decode(item) for item in value)
     if isinstance(value, dict):
@@ -205,7 +205,7 @@ def _decode(value: Any) -> Value:
     return value
 
 
-def _decode_array(items: list[Any], kind: np.dtype[Any]) -> NDArray[Any]:
+def _decode_array(items: list[object], kind: np.dtype[np.generic]) -> NDArray[np.generic]:
     if kind.kind not in "UO":
         return np.array(items, dtype=kind)
     return np.fromiter(map(_decode, items), dtype=kind, count=len(items))

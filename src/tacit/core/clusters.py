@@ -70,7 +70,7 @@ class Clusters:
         return max(1.0, by_record, by_record + by_target - 1.0)
 
 
-def distinct(names: NDArray[Any]) -> bool:
+def distinct(names: NDArray[np.generic]) -> bool:
     """Whether no name is there twice."""
     return count(names) == names.size
 

@@ -20,7 +20,7 @@ class Event:
 
     registry: ClassVar[dict[str, type[Event]]] = {}
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         Event.registry[cls.__name__] = cls
 
@@ -29,7 +29,7 @@ class Event:
         return {"schema": SCHEMA, **_encode(self)}
 
     @staticmethod
-    def from_json(data: dict[str, Any] | str) -> Event:
+    def from_json(data: dict[str, object] | str) -> Event:
         """The event that JSON values or text describe; bad input is refused in one sentence."""
         if isinstance(data, str):
             data = parsed(data, "The event")
@@ -91,7 +91,7 @@ def rescaled(event: Event, factor: float) -> Event:
     An event without noise to scale is returned as it is.
     """
     check.positive("factor", factor)
-    changed: dict[str, Any] = {}
+    changed: dict[str, object] = {}
     for field_ in fields(event):
         value = getattr(event, field_.name)
         if field_.name == "noise_multiplier":
@@ -114,7 +114,7 @@ def check_event(event: object) -> None:
         raise BadInput(f"An event was expected, got {type(event).__name__}.")
 
 
-def _encode(value: Any) -> Any:
+def _encode(value: object) -> Any:
     if isinstance(value, Event):
         body = {field_.name: _encode(getattr(value, field_.name)) for field_ in fields(value)}
         return {"type": type(value).__name__, **body}
@@ -123,7 +123,7 @@ def _encode(value: Any) -> Any:
     return value
 
 
-def _decode(value: Any) -> Any:
+def _decode(value: object) -> object:
     if isinstance(value, list):
         return tuple(_decode(item) for item in value)
     if not isinstance(value, dict):

@@ -261,7 +261,7 @@ class Evidence:
         return {"schema": SCHEMA, **encode(self)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Evidence:
+    def from_json(cls, data: Mapping[str, object]) -> Evidence:
         """The evidence that `to_json` wrote."""
         from .evidence_json import decode
 

@@ -85,7 +85,7 @@ def decode(data: Mapping[str, Any], schema: str) -> Evidence:
     return evidence
 
 
-def _claim(claim: Claim) -> dict[str, Any]:
+def _claim(claim: Claim) -> dict[str, object]:
     event = None if claim.event is None else claim.event.to_json()
     return {"bound": claim.bound.to_json(), "event": event, "frontier": [list(point) for point in claim.frontier]}
 
@@ -95,7 +95,7 @@ def _read_claim(data: dict[str, Any]) -> Claim:
     return Claim(Bound.from_json(data["bound"]), event, tuple((float(x), float(y)) for x, y in data["frontier"]))
 
 
-def _demonstration(item: Demonstration) -> dict[str, Any]:
+def _demonstration(item: Demonstration) -> dict[str, object]:
     told = {key: value for key, value in vars(item).items() if key != "credible" or value is not None}
     return {
         **_plain(told),
@@ -121,7 +121,7 @@ def _read_demonstration(data: dict[str, Any]) -> Demonstration:
     return Demonstration(**{**data, **changed})
 
 
-def _measurement(item: Measurement) -> dict[str, Any]:
+def _measurement(item: Measurement) -> dict[str, object]:
     return {
         **vars(item),
         "confidence": item.auc.confidence,
@@ -148,7 +148,7 @@ def _read_control(data: dict[str, Any]) -> Control:
     return Control(**data)
 
 
-def _plain(table: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(table: Mapping[str, object]) -> dict[str, object]:
     """Numpy's numbers as Python's, so that JSON can hold them; null where there is no finite value."""
     items = {key: value.item() if isinstance(value, np.generic) else value for key, value in table.items()}
     return {key: finite(value) if isinstance(value, float) else value for key, value in items.items()}

@@ -19,7 +19,7 @@ class Finding:
     attack: str
     sentence: str
     severity: str
-    figures: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.severity not in SEVERITIES:

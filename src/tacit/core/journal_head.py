@@ -21,7 +21,7 @@ from .files import shown
 from .randomness import Replayed, Source, source
 
 BYTES = 32
-Data = Sequence[NDArray[Any]]
+Data = Sequence[NDArray[np.generic]]
 Record = dict[str, Any]
 Randomness = Source | int | np.random.Generator | None
 

@@ -52,7 +52,7 @@ def parsed(text: str, name: str, *, fix: str = "", most: float | None = None) ->
     return found
 
 
-def _problem(value: Any) -> str:
+def _problem(value: object) -> str:
     """What is wrong inside a value that was read; "" for nothing."""
     waiting = [([value], 0)]
     while waiting:

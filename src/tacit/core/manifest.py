@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from .errors import BadInput
 from .files import content, opened, shown
@@ -35,7 +34,7 @@ def manifest(folder: Path, verb: str) -> str:
     return json.dumps({"schema": SCHEMA, "verb": verb, "files": files}, indent=1) + "\n"
 
 
-def check_beside(evidence: Path, provenance: Mapping[str, Any]) -> None:
+def check_beside(evidence: Path, provenance: Mapping[str, object]) -> None:
     """Refuse evidence that lies beside weights, or under a name, that it is known not to belong to.
 
     Known are: what the evidence says itself about the weights it was written with, and what a manifest beside it says.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from .errors import BadInput, clean
 from .files import content, written
@@ -14,7 +13,7 @@ from .lines import stamped, unstamped
 
 FILE = "settings.json"
 MOST = 2**24
-Settings = Mapping[str, Any]
+Settings = Mapping[str, object]
 """Public values by dotted names ("train.schedule"): they are shown in messages."""
 
 
@@ -23,7 +22,7 @@ def keep_settings(folder: Path, verb: str, settings: Settings) -> None:
     written(folder / FILE, stamped({"verb": verb, "settings": dict(settings)}) + "\n", 0o600)
 
 
-def kept_settings(folder: Path) -> dict[str, Any] | None:
+def kept_settings(folder: Path) -> dict[str, object] | None:
     """What the run in `folder` is; None where the file is absent or damaged."""
     path = folder / FILE
     if not path.is_file():
@@ -34,7 +33,7 @@ def kept_settings(folder: Path) -> dict[str, Any] | None:
         return None
 
 
-def check_settings(kept: Mapping[str, Any], settings: Settings) -> None:
+def check_settings(kept: Mapping[str, object], settings: Settings) -> None:
     """Refuse to go on under other settings than the run began with, by name."""
     before, now = kept.get("settings"), parsed(json.dumps(dict(settings)), "settings")
     if not isinstance(before, dict) or not isinstance(now, dict):
@@ -47,5 +46,5 @@ def check_settings(kept: Mapping[str, Any], settings: Settings) -> None:
         )
 
 
-def _value(settings: Mapping[str, Any], name: str) -> str:
+def _value(settings: Mapping[str, object], name: str) -> str:
     return "absent" if name not in settings else clean(json.dumps(settings[name]))[:60]

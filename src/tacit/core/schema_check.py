@@ -23,7 +23,7 @@ WORDS = {"string": "a text", "number": "a number", "integer": "a whole number", 
          "null": "null", "array": "a list", "object": "an object"}  # fmt: skip
 
 
-def misfit(value: Any, schema: Json, whole: Json | None = None, place: str = "") -> str:
+def misfit(value: object, schema: Json, whole: Json | None = None, place: str = "") -> str:
     """The first thing in `value` that does not fit, as "PLACE must be ...", or "" where all of it fits.
 
     A value that is nested more deeply than Python's stack is long does not fit.
@@ -34,7 +34,7 @@ def misfit(value: Any, schema: Json, whole: Json | None = None, place: str = "")
         return "the whole must be nested less deeply"
 
 
-def unnamed(value: Any, schema: Json, whole: Json | None = None, place: str = "") -> Iterator[str]:
+def unnamed(value: object, schema: Json, whole: Json | None = None, place: str = "") -> Iterator[str]:
     """Places of keys that a schema allows without naming them; where it names none, all keys are data."""
     whole = schema if whole is None else whole
     schema = _resolved(schema, whole)
@@ -96,7 +96,7 @@ def _of_object(value: Json, schema: Json, whole: Json, place: str) -> Iterator[s
         yield from _misfits(item, known.get(name, others), whole, f"{place}.{name[:60]}".lstrip("."))
 
 
-def _of_list(value: list[Any], schema: Json, whole: Json, where: str) -> Iterator[str]:
+def _of_list(value: list[object], schema: Json, whole: Json, where: str) -> Iterator[str]:
     if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
         yield f"{where} must have {schema['minItems']} entries"
     if "items" in schema:
@@ -111,7 +111,7 @@ def _of_number(value: float, schema: Json, where: str) -> Iterator[str]:
         yield f"{where} is out of its range"
 
 
-def _is(value: Any, kind: str) -> bool:
+def _is(value: object, kind: str) -> bool:
     """JSON's kinds: true is no number; a number without fraction is whole."""
     if kind in ("number", "integer") and isinstance(value, bool):
         return False

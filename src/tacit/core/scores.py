@@ -37,7 +37,7 @@ class Scores:
     randomised: bool
     record: NDArray[Any]
     target: NDArray[Any]
-    group: NDArray[Any] | None = None
+    group: NDArray[np.generic] | None = None
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Scores:
 
         return Clusters.of(self.record, self.target)
 
-    def take(self, rows: NDArray[Any], *, attack: str | None = None) -> Scores:
+    def take(self, rows: NDArray[np.generic], *, attack: str | None = None) -> Scores:
         """The chosen rows, under another attack's name if one is given."""
         return Scores(
             self.score[rows],

@@ -8,7 +8,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-Column = NDArray[Any]
+Column = NDArray[np.generic]
 BLOCK = 2**23
 """Bytes that are read at a time."""
 WIDE = 2**26
@@ -113,7 +113,7 @@ def _column(key: str, values: Any, flags: Mapping[str, bool]) -> Column:
     return np.asarray(np.array([word[1:] if word.startswith("'") else word for word in words], dtype=np.str_)[codes])
 
 
-def _plain(values: Any) -> bool:
+def _plain(values: object) -> bool:
     """Whether all are whole numbers of at most 18 digits, none spelt with zeros before it."""
     import pyarrow.compute as pc
 

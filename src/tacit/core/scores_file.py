@@ -36,7 +36,7 @@ NARROW, WIDEST = 4 * 64, 2**29
 """Bytes of a text that any column may hold, and of a whole column that holds longer ones: all take as much room."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 WORDS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
-Column = NDArray[Any]
+Column = NDArray[np.generic]
 
 
 def write(scores: Sequence[Scores], path: str | Path) -> Path:

@@ -30,7 +30,7 @@ def read_toml(path: str | Path, *, fix: str = "") -> dict[str, Any]:
     return found
 
 
-def _check(value: Any, name: str, place: str, depth: int) -> None:
+def _check(value: object, name: str, place: str, depth: int) -> None:
     if depth > DEPTH:
         raise BadInput(f"{name}: values nest more than {DEPTH} deep at {place[:80]}.")
     if type(value) is int and abs(value) >= LARGEST:
