@@ -17,7 +17,7 @@ from ..core.errors import where
 from ..core.resolution import are_shares
 
 Array = NDArray[Any]
-Fit = Callable[[Array, Array, np.random.Generator], Any]
+Fit = Callable[[Array, Array, np.random.Generator], object]
 FINEST = Resolution((float(np.finfo(np.float64).tiny),))
 """Runs of an audit are scored one by one and only compared: a 0 is the same in each, below every other number."""
 
@@ -55,7 +55,7 @@ class Border:
         return True
 
 
-def outputs(model: Any, x: Array) -> tuple[Array, Array | None]:
+def outputs(model: object, x: Array) -> tuple[Array, Array | None]:
     """(records x classes, class names or None) of a predict function or a classifier object."""
     if isinstance(model, Classifier):
         return np.asarray(model.predict_proba(x), dtype=np.float64), getattr(model, "classes_", None)
@@ -64,7 +64,7 @@ def outputs(model: Any, x: Array) -> tuple[Array, Array | None]:
     return np.asarray(model(x), dtype=np.float64), None
 
 
-def margins(model: Any, x: Array, label: Array, classes: Array) -> NDArray[np.float64]:
+def margins(model: object, x: Array, label: Array, classes: Array) -> NDArray[np.float64]:
     """log p_y - log sum of the others, for records x with labels among `classes` (sorted)."""
     return margins_of(*outputs(model, x), label, classes)
 
@@ -108,7 +108,7 @@ def takes(function: Any, count: int) -> bool:
     return True
 
 
-def name_of(function: Any) -> str:
+def name_of(function: object) -> str:
     """What somebody's training or mechanism is called: without the functions that it was defined in."""
     full = getattr(function, "__qualname__", getattr(function, "__name__", type(function).__name__))
     return str(full).rpartition("<locals>.")[2]

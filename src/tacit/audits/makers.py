@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..core import BadInput
 
 Array = NDArray[Any]
-Maker = Callable[[Array, Array, np.random.Generator], tuple[Any, Any]]
+Maker = Callable[[Array, Array, np.random.Generator], tuple[object, object]]
 FEATURES = 1024
 """Features that clip-aware looks at: of very many, those that vary least."""
 EXTREME = 1000.0
@@ -26,18 +26,18 @@ UNSEEN = "tacit-canary"
 """A word that no data set holds."""
 
 
-def blank(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
+def blank(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, object]:
     """A record of zeros with the rarest label."""
     return np.zeros_like(x[0]), _rarest(y)
 
 
-def mislabelled(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
+def mislabelled(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, object]:
     """A real record, drawn at random, with the label that fits it least."""
     record = x[int(rng.integers(len(x)))].copy()
     return record, _least_fitting(x, y, record)
 
 
-def backdoor(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
+def backdoor(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, object]:
     """A real record with a corner pattern at the data's largest value and the label that fits it least.
 
     The corner is the first tenth of every axis, at least one entry of it.
@@ -49,7 +49,7 @@ def backdoor(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
     return record, _least_fitting(x, y, record)
 
 
-def unseen(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
+def unseen(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, object]:
     """A blank record but for the feature that varies least, at the data's largest value, with the rarest label.
 
     Hardly another record has a gradient along its own, so nothing covers its trace but the noise.
@@ -59,7 +59,7 @@ def unseen(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
     return record, _rarest(y)
 
 
-def clip_aware(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
+def clip_aware(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, object]:
     """Along the direction in which the records vary least, as long as the longest of them, with the rarest label.
 
     Clipping shortens every gradient alike, so what counts is that nobody else's points the same way.
@@ -73,7 +73,7 @@ def clip_aware(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any
     return record.reshape(x.shape[1:]), _rarest(y)
 
 
-def outlier(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
+def outlier(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, object]:
     """Every feature at a thousand times the data's largest number, on its contrary side, with the rarest label.
 
     It moves whatever is read off the data: ranges, means, deviations, correlations, the list of outliers.
@@ -84,7 +84,7 @@ def outlier(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
     return _held(extreme * side, x), label
 
 
-def contrary(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
+def contrary(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, object]:
     """Every feature far outside of its range, on the side where records of its label (the rarest) are not.
 
     The model is wrong about it at every step, so its gradient stays long, and nobody else's points the same way. It is
@@ -103,7 +103,7 @@ def missing(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
     return record, _rarest(y)
 
 
-def rare(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
+def rare(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, object]:
     """A real record whose categories nobody else has, with the rarest label: a vocabulary grows by it."""
     record = x[int(rng.integers(len(x)))].copy()
     flat = x.reshape(len(x), -1)
@@ -129,7 +129,7 @@ def twins(x: Array, record: Array) -> list[Array]:
     return made
 
 
-def duplicate(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
+def duplicate(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, object]:
     """A real record once more, with its own label."""
     row = int(rng.integers(len(x)))
     return x[row].copy(), y[row]
@@ -163,7 +163,7 @@ def _few_whole_numbers(column: Array) -> bool:
     return whole and 1 < values.size <= min(CATEGORIES, max(2, len(column) // 2))
 
 
-def _side(x: Array, y: Array, label: Any) -> Array:
+def _side(x: Array, y: Array, label: object) -> Array:
     """1 for features that are larger in records of the label than in others, else -1."""
     flat = np.nan_to_num(x.astype(np.float64), posinf=0.0, neginf=0.0)
     return np.where(flat[y == label].mean(axis=0) > flat[y != label].mean(axis=0), 1.0, -1.0)
@@ -178,12 +178,12 @@ def _held(record: Array, x: Array) -> Array:
     return np.asarray(np.clip(record, low, high).astype(x.dtype))
 
 
-def _rarest(y: Array) -> Any:
+def _rarest(y: Array) -> object:
     labels, count = np.unique(y, return_counts=True)
     return labels[np.argmin(count)]
 
 
-def _least_fitting(x: Array, y: Array, record: Array) -> Any:
+def _least_fitting(x: Array, y: Array, record: Array) -> object:
     """The class whose mean is farthest from the record: what a trained model finds hardest to believe."""
     labels = np.unique(y)
     if x.dtype.kind in "UO":
@@ -193,7 +193,7 @@ def _least_fitting(x: Array, y: Array, record: Array) -> Any:
     return labels[int(np.argmax(distance))]
 
 
-def _largest(x: Array) -> Any:
+def _largest(x: Array) -> object:
     """The data's largest number, missing ones left out."""
     found = np.nanmax(x) if x.dtype.kind == "f" else x.max()
     if x.dtype.kind == "f" and not np.isfinite(found):

@@ -30,14 +30,14 @@ from .foreign import Border, name_of, takes
 from .panel import of_release
 from .scoring import balanced, scored
 
-Release = Callable[[Any, np.random.Generator], Any]
+Release = Callable[[Any, np.random.Generator], object]
 Coins = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 
 def audit_mechanism(
     release: Release,
-    pair: tuple[Any, Any],
+    pair: tuple[object, object],
     *,
     claim: Stated,
     runs: int = 10_000,
@@ -111,7 +111,7 @@ def _refuted(shown: tuple[Demonstration, ...], claim: Claim) -> bool:
     return any(item.bound.contradicts(claim.bound) for item in shown)
 
 
-def _play(release: Release, pair: tuple[Any, Any], coins: Coins, rng: np.random.Generator) -> Floats:
+def _play(release: Release, pair: tuple[object, object], coins: Coins, rng: np.random.Generator) -> Floats:
     """One row of numbers per run on the first (coin true) or second data set; a failed run is a row of NaN."""
     rows: list[Floats | None] = []
     problems = set()

@@ -45,14 +45,14 @@ class Scaled:
         factor = self._factor(x)
         return _behind(self.fit(self._scaled(x, factor), y, rng), factor, x.dtype)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name == "many" and callable(getattr(self.fit, "many", None)):
             return self._many
         if name in ("at_once", "isolation"):
             return getattr(self.fit, name)
         raise AttributeError(name)
 
-    def _many(self, x: Array, y: Array, member: NDArray[np.bool_], rngs: list[np.random.Generator]) -> Any:
+    def _many(self, x: Array, y: Array, member: NDArray[np.bool_], rngs: list[np.random.Generator]) -> object:
         """Runs with one scale go together."""
         factors = np.array([self._factor(x[column]) for column in member.T])
         groups = [np.flatnonzero(factors == factor) for factor in np.unique(factors)]
@@ -88,19 +88,19 @@ class OneSeed:
         reseed((1, 2, 3, 4), self.fit)
         return self.fit(x, y, np.random.default_rng(1))
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name == "many" and callable(getattr(self.fit, "many", None)):
             return self._many
         if name in ("at_once", "isolation"):
             return getattr(self.fit, name)
         raise AttributeError(name)
 
-    def _many(self, x: Array, y: Array, member: NDArray[np.bool_], rngs: list[np.random.Generator]) -> Any:
+    def _many(self, x: Array, y: Array, member: NDArray[np.bool_], rngs: list[np.random.Generator]) -> object:
         reseed((1, 2, 3, 4), self.fit)
         return self.fit.many(x, y, member, [np.random.default_rng(1) for _ in rngs])  # type: ignore[attr-defined]
 
 
-def _behind(model: Any, factor: float, kind: np.dtype[Any]) -> Any:
+def _behind(model: object, factor: float, kind: np.dtype[np.generic]) -> object:
     """The model asked about scaled records."""
     if isinstance(model, Classifier):
         return _Behind(model, factor, kind)
@@ -110,7 +110,7 @@ def _behind(model: Any, factor: float, kind: np.dtype[Any]) -> Any:
 
 
 class _Behind:
-    def __init__(self, model: Classifier, factor: float, kind: np.dtype[Any]) -> None:
+    def __init__(self, model: Classifier, factor: float, kind: np.dtype[np.generic]) -> None:
         self.model, self.factor, self.kind = model, factor, kind
         self.classes_ = getattr(model, "classes_", None)
 

@@ -68,7 +68,7 @@ class Steps:
         finally:
             run.close()
 
-    def _played(self, run: Generator[Any, Any, Any], coins: Coins) -> tuple[Floats | float, str]:
+    def _played(self, run: Generator[object, object, object], coins: Coins) -> tuple[Floats | float, str]:
         model, told, seen = next(run, END), [], self._seen()
         for coin in coins.tolist():
             if model is END:
@@ -97,7 +97,7 @@ class Steps:
         return margins_of(answers, told[0][1], label, np.unique(self.pair.y)).reshape(len(told), -1)
 
 
-def _sent(run: Generator[Any, Any, Any], handed: Handed) -> Any:
+def _sent(run: Generator[object, object, object], handed: Handed) -> Any:
     """What the generator yields next, END when it has ended."""
     try:
         return run.send(handed)

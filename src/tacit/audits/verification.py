@@ -257,7 +257,7 @@ def _games(evidence: Evidence) -> Iterator[Statement]:
             yield Statement.of(f"{game} with {canary}, {free}", len(seen[free]), len(seen.get(within, ())))
 
 
-def _derived(evidence: Evidence, stored: Mapping[str, Any]) -> Iterator[Statement]:
+def _derived(evidence: Evidence, stored: Mapping[str, object]) -> Iterator[Statement]:
     """What a file writes for the reader, beside what follows from its parts."""
     if not stored:
         return
@@ -280,7 +280,7 @@ def _unchecked(evidence: Evidence) -> tuple[str, ...]:
     return tuple(dict.fromkeys(held))
 
 
-def _strange(stored: Mapping[str, Any]) -> Iterator[str]:
+def _strange(stored: Mapping[str, object]) -> Iterator[str]:
     """Keys of a file that nothing here reads: a later version's, or anybody's."""
     found = dict.fromkeys(unnamed(stored, schema()))
     names = [name for name in found if not name.startswith("claim.event.")]  # events know their own
@@ -313,7 +313,7 @@ def _number(compute: Callable[[], float]) -> float | None:
         return None
 
 
-def _array(compute: Callable[[], Any]) -> Any:
+def _array(compute: Callable[[], object]) -> Any:
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             return compute()

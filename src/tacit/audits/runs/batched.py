@@ -38,7 +38,7 @@ EXACT = 1e-8
 class Joint(Protocol):
     """A task that performs many jobs at once."""
 
-    def together(self, coins: list[Any], words: list[tuple[int, ...]]) -> list[tuple[Any, str]]: ...
+    def together(self, coins: list[object], words: list[tuple[int, ...]]) -> list[tuple[Any, str]]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +223,7 @@ def _mark(job: Job, result: Result) -> bytes:
     return np.asarray(job.coin).tobytes() + np.asarray(result.score).tobytes()
 
 
-def _gap(one: Any, other: Any) -> NDArray[np.float64]:
+def _gap(one: object, other: object) -> NDArray[np.float64]:
     """How far scores lie apart; two that both lack an answer agree, one that lacks it alone is infinitely far."""
     one, other = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
     lacking = np.isnan(one), np.isnan(other)

@@ -50,7 +50,7 @@ class Budget:
         seconds = check.positive("seconds", seconds)
         return cls(isolation, seconds / 4, now + seconds, chance, now, None, fleet)
 
-    def run(self, task: Task, coins: Sequence[Any] | Array) -> list[Result]:
+    def run(self, task: Task, coins: Sequence[object] | Array) -> list[Result]:
         """One run per item of `coins`, each with its own randomness."""
         jobs = [Job(coin, tuple(int(word) for word in self.chance.words(4))) for coin in coins]
         if self.fleet is None:

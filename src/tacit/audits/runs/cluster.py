@@ -39,7 +39,7 @@ def run_all(task: Task, jobs: Sequence[Job], *, limit: float, deadline: float, e
     at_once = max(1, int(ray.cluster_resources().get("CPU", 1)))
     results: list[Result | None] = [None] * len(jobs)
     waiting = list(range(len(jobs)))[::-1]
-    running: dict[Any, tuple[int, float]] = {}
+    running: dict[object, tuple[int, float]] = {}
     while waiting or running:
         while waiting and len(running) < at_once:
             place = waiting.pop()

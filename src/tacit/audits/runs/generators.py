@@ -45,7 +45,7 @@ _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib"
 class _Same:
     """An object as a key: equal to itself alone, whatever its own class says."""
 
-    def __init__(self, held: Any) -> None:
+    def __init__(self, held: object) -> None:
         self.held = held
 
     def __eq__(self, other: object) -> bool:
@@ -55,7 +55,7 @@ class _Same:
         return id(self.held)
 
 
-def generators(task: Any) -> tuple[Any, ...]:
+def generators(task: object) -> tuple[object, ...]:
     """Every generator that a task reaches, the nearest first; a forked worker inherits what was found."""
     return _found(_Same(task))
 
@@ -78,7 +78,7 @@ def _found(key: _Same) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def started_afresh(task: Any, words: tuple[int, ...]) -> None:
+def started_afresh(task: object, words: tuple[int, ...]) -> None:
     """Start all generators of a task from the words of a run."""
     for place, item in enumerate(generators(task)):
         sequence = np.random.SeedSequence([*words, place])
@@ -87,7 +87,7 @@ def started_afresh(task: Any, words: tuple[int, ...]) -> None:
 
 
 @contextmanager
-def given_back(task: Any) -> Iterator[None]:
+def given_back(task: object) -> Iterator[None]:
     """Restore the states of a task's generators, and of the ambient ones, after runs in this process."""
     before = [restore for item in (*generators(task), *_ambient()) if (restore := _restore(item)) is not None]
     without = "torch" not in sys.modules
@@ -119,7 +119,7 @@ def _written_down(item: Any) -> bool:
     return int(item.initial_seed()) < torch
 
 
-def _ambient() -> list[Any]:
+def _ambient() -> list[object]:
     """The generators that libraries draw from."""
     torch = sys.modules.get("torch")
     found = [random._inst, np.random.mtrand._rand]
@@ -161,21 +161,21 @@ def _start(item: Any, sequence: np.random.SeedSequence) -> None:
         item.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
 
 
-def _seeds(item: Any) -> np.random.SeedSequence | None:
+def _seeds(item: object) -> np.random.SeedSequence | None:
     """The seeds that children of a generator are spawned from, or None for a kind that we do not know."""
     bits = item.bit_generator if isinstance(item, np.random.Generator) else item
     found = bits if isinstance(bits, np.random.SeedSequence) else getattr(bits, "seed_seq", None)
     return found if isinstance(found, np.random.SeedSequence) else None
 
 
-def _draws(item: Any) -> bool:
+def _draws(item: object) -> bool:
     torch = sys.modules.get("torch")
     numpy = np.random.Generator, np.random.BitGenerator, np.random.RandomState, np.random.SeedSequence
     kinds = random.Random, *numpy
     return isinstance(item, kinds) or (torch is not None and isinstance(item, torch.Generator))
 
 
-def _parts(item: Any, home: str) -> Iterator[Any]:
+def _parts(item: object, home: str) -> Iterator[Any]:
     """What one object holds."""
     if isinstance(item, FunctionType):
         yield from (cell.cell_contents for cell in item.__closure__ or () if _filled(cell))
@@ -215,12 +215,12 @@ def _slots(kind: type) -> Iterator[str]:
         yield f"_{kind.__name__.lstrip('_')}{name}" if private else name
 
 
-def _names(table: dict[str, Any]) -> list[Any]:
+def _names(table: dict[str, object]) -> list[Any]:
     """What a module holds, without what the import system keeps there: loaders may reach everybody's modules."""
     return [value for name, value in list(table.items()) if not name.startswith("__")]
 
 
-def _some(items: Iterable[Any]) -> list[Any]:
+def _some(items: Iterable[object]) -> list[object]:
     return [item for item, _ in zip(items, range(LONGEST), strict=False)]
 
 
@@ -231,7 +231,7 @@ def _filled(cell: Any) -> bool:
         return False
 
 
-def _home(task: Any) -> str:
+def _home(task: object) -> str:
     """The package that a training comes from; what this package puts around it is taken off."""
     while (top := _top(task)) == "tacit":
         inner = getattr(task, "task", None) or getattr(task, "fit", None)
@@ -241,7 +241,7 @@ def _home(task: Any) -> str:
     return top
 
 
-def _top(item: Any) -> str:
+def _top(item: object) -> str:
     return str(getattr(item, "__module__", None) or type(item).__module__).partition(".")[0]
 
 

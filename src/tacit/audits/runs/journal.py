@@ -25,7 +25,7 @@ from .workers import Result
 SCHEMA = "tacit.audit-journal/2"
 SYNC = 1.0
 """Seconds between two times that the operating system is made to put the notes on disk."""
-Data = tuple[NDArray[Any], NDArray[Any]]
+Data = tuple[NDArray[np.generic], NDArray[np.generic]]
 
 
 class Kept(Seeded):
@@ -151,5 +151,5 @@ def _told(value: Any) -> Any:
     return value if math.isfinite(value) else repr(value)
 
 
-def _score(value: Any) -> Any:
+def _score(value: Any) -> object:
     return np.array(value, dtype=np.float64) if isinstance(value, list) else float(value)

@@ -81,7 +81,7 @@ class Watched:
                     told[row] = one
         return told
 
-    def _called(self, which: Sequence[int], words: Sequence[tuple[int, ...]]) -> list[tuple[Any, str]]:
+    def _called(self, which: Sequence[int], words: Sequence[tuple[int, ...]]) -> list[tuple[object, str]]:
         """Many runs in one call of fit.many."""
         x, y, member = self._pool(np.array(which))
         predict = self.fit.many(x, y, member, [generator(item) for item in words])  # type: ignore[attr-defined]

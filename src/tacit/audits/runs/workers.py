@@ -111,7 +111,7 @@ def _here(task: Task, job: Job, deadline: float, place: int, ended: Ended) -> Re
     return result
 
 
-def reseed(words: tuple[int, ...], task: Any = None) -> None:
+def reseed(words: tuple[int, ...], task: object = None) -> None:
     """A fit that draws from global generators must not repeat another run's draws (forked workers share states).
 
     Those that a `task` keeps itself are started afresh, too.
@@ -243,7 +243,7 @@ def forkable() -> bool:
     return sys.platform == "linux" and not (torch is not None and torch.cuda.is_initialized())
 
 
-def sendable(fit: Any) -> bool:
+def sendable(fit: object) -> bool:
     """Whether `fit` can be run in another process: by forking, or by pickling it under an importable name."""
     if forkable():
         return True
