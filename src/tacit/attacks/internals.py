@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -187,7 +186,7 @@ def _order(model: nn.Module, x: Tensor) -> dict[str, tuple[nn.Module, int]]:
         own = "weight" in dict(module.named_parameters(recurse=False))  # and not made of others at every call
         if isinstance(module, LAYERS) and own and all(value.requires_grad for value in module.parameters()):
 
-            def note(module: nn.Module, given: Any, output: Tensor, name: str = name) -> None:
+            def note(module: nn.Module, given: object, output: Tensor, name: str = name) -> None:
                 found.setdefault(name, (module, output[0].numel()))
 
             handles.append(module.register_forward_hook(note))
