@@ -51,7 +51,7 @@ class Chart:
         return draw(drawn, f"{self.name}-{size}")
 
 
-def live(charts: Sequence[Chart]) -> dict[str, Any]:
+def live(charts: Sequence[Chart]) -> dict[str, object]:
     """What the script needs to draw the charts so that they answer to the pointer; equal specifications stand once."""
     specs: list[dict[str, Any]] = []
     drawn = {}
@@ -62,7 +62,7 @@ def live(charts: Sequence[Chart]) -> dict[str, Any]:
     return {"specs": specs, "charts": drawn}
 
 
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
     """Rows of equal keys, turned: each key is written once."""
     return {key: [row[key] for row in rows] for key in (rows[0] if rows else ())}
 
@@ -76,7 +76,7 @@ def altair() -> Any:
     return altair
 
 
-def finished(layers: Sequence[Any], *, height: int, params: Sequence[Any] = ()) -> dict[str, Any]:
+def finished(layers: Sequence[object], *, height: int, params: Sequence[object] = ()) -> dict[str, Any]:
     """Layers as one Vega-Lite specification in the page's look."""
     alt = altair()
     chart = alt.layer(*layers).properties(width="container", height=height).add_params(*params)
@@ -84,7 +84,7 @@ def finished(layers: Sequence[Any], *, height: int, params: Sequence[Any] = ()) 
     return {**spec, "autosize": {"type": "fit-x", "contains": "padding"}, "background": None, "config": LOOK}
 
 
-LOOK: dict[str, Any] = {
+LOOK: dict[str, object] = {
     "aria": False,
     "font": "system-ui, sans-serif",
     "view": {"stroke": None},

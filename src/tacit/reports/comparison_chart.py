@@ -24,7 +24,7 @@ def utility_chart(subjects: Sequence[Subject]) -> Chart | None:
     return Chart("utility", label, {"linear": spec}, {"rows": rows}, width=HALF)
 
 
-def _utility_row(subject: Subject, name: str) -> dict[str, Any]:
+def _utility_row(subject: Subject, name: str) -> dict[str, object]:
     value = subject.evidence.utility[name]
     return {"row": subject.index, "model": subject.label, "value": value, "text": percent(value)}
 
@@ -50,7 +50,7 @@ def leakage_chart(subjects: Sequence[Subject]) -> Chart | None:
     return Chart("leakage", label, {"log": spec}, {"rows": rows}, _leak_series(rows), width=HALF)
 
 
-def _leak_row(subject: Subject, fpr: float) -> dict[str, Any]:
+def _leak_row(subject: Subject, fpr: float) -> dict[str, object]:
     found, allowed = strongest(subject, fpr), subject.allowed(fpr)
     row = found[1] if found else None
     return {
@@ -88,7 +88,7 @@ def _leak_spec(fpr: float, rows: int) -> dict[str, Any]:
     return finished(layers, height=ROW * rows)
 
 
-def _leak_series(rows: Sequence[dict[str, Any]]) -> list[Series]:
+def _leak_series(rows: Sequence[dict[str, object]]) -> list[Series]:
     some = any(row["allowed"] is not None for row in rows)
     limit = [Series("", "most the claim allows", "claim")] if some else []
     return [Series("", "found, with interval", "interval"), *limit, Series("", "pure guessing", "chance")]

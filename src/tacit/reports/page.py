@@ -153,7 +153,7 @@ def _model(subject: Subject, *, public: bool) -> dict[str, Any]:
     }
 
 
-def _drawn(chart: Chart) -> dict[str, Any]:
+def _drawn(chart: Chart) -> dict[str, object]:
     return {"chart": chart, "wide": chart.static("wide"), "narrow": chart.static("narrow")}
 
 
@@ -164,7 +164,7 @@ def _sentence(subjects: Sequence[Subject], *, public: bool) -> str:
     return " ".join(f"{subject.label}: {text}" for subject, text in zip(subjects, found, strict=True))
 
 
-def _script_json(value: Any) -> str:
+def _script_json(value: object) -> str:
     """JSON that cannot end the script element it stands in."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -178,7 +178,7 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def _render(context: dict[str, Any], script: str | None) -> str:
+def _render(context: dict[str, object], script: str | None) -> str:
     style = (resources.files(__package__) / "templates" / "page.css").read_text(encoding="utf-8")
     template = _environment().get_template("page.html")
     return template.render(context, style=style, script=script, policy=policy(style, script))

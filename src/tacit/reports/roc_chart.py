@@ -93,7 +93,7 @@ def _spec(scale: str, floor: float, curves: int) -> dict[str, Any]:
     return finished(layers, height=420, params=[shown])
 
 
-def _axes(alt: Any, scale: str, floor: float, field: str = "tpr") -> dict[str, Any]:
+def _axes(alt: Any, scale: str, floor: float, field: str = "tpr") -> dict[str, object]:
     domain = [floor, 1.0] if scale == "log" else [0.0, 1.0]
     ticks = _decades(floor) if scale == "log" else [0, 0.25, 0.5, 0.75, 1]
     text = "datum.value >= 0.01 ? format(datum.value, '.0%') : format(datum.value, '~%')"
@@ -127,7 +127,7 @@ def _base(alt: Any, scale: str, floor: float) -> Any:
     return positive.transform_calculate(edge=f"max(datum.lower, {floor})")
 
 
-def _looks(alt: Any, curves: int) -> dict[str, Any]:
+def _looks(alt: Any, curves: int) -> dict[str, object]:
     keys = [str(index) for index in range(curves)]
     colours = [COLOURS[index % len(COLOURS)] for index in range(curves)]
     dashes = [DASHES[index % len(DASHES)] for index in range(curves)]
@@ -137,7 +137,7 @@ def _looks(alt: Any, curves: int) -> dict[str, Any]:
     }
 
 
-def _curves(alt: Any, scale: str, floor: float, curves: int) -> list[Any]:
+def _curves(alt: object, scale: str, floor: float, curves: int) -> list[Any]:
     base, looks = _base(alt, scale, floor), _looks(alt, curves)
     band = base.mark_area(opacity=0.13, clip=True).encode(
         **_axes(alt, scale, floor, "edge"), y2="upper:Q", color=looks["color"]

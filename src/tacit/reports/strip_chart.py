@@ -40,7 +40,7 @@ def _most(rows: list[dict[str, Any]], known: list[float]) -> float:
     return max(min(max(known) * 1.06, widest), 1e-3)
 
 
-def _series(rows: list[dict[str, Any]], parts: list[dict[str, Any]], *, proven: bool) -> list[Series]:
+def _series(rows: list[dict[str, object]], parts: list[dict[str, object]], *, proven: bool) -> list[Series]:
     found = [
         (bool(parts), Series("", "demonstrated by the audit", "shown")),
         (any(part["part"] == "beyond" for part in parts), Series("", "demonstrated beyond the claim", "beyond")),

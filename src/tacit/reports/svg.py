@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 from xml.etree import ElementTree
 
 from markupsafe import Markup
@@ -18,7 +17,7 @@ DECIMALS = re.compile(r"(\d+\.\d)\d+")
 PLACES = frozenset({"d", "transform", "x", "y", "x2", "y2", "width", "height"})
 
 
-def draw(spec: dict[str, Any], name: str) -> Markup:
+def draw(spec: dict[str, object], name: str) -> Markup:
     """The chart as one SVG element whose ids begin with `name`.
 
     Guarantee: drawing elements and text only; no script, link, style or event attribute, whatever the data's names.

@@ -64,11 +64,11 @@ class Table:
         return "data:text/csv;charset=utf-8," + quote(self.csv, safe=",.-_ :;()/=+'!*")
 
 
-def _fields(row: Iterable[Cell]) -> list[Any]:
+def _fields(row: Iterable[Cell]) -> list[object]:
     return [_field(value) for cell in row for value in cell.values]
 
 
-def _field(value: Any) -> Any:
+def _field(value: object) -> object:
     """A string that a spreadsheet would run as a formula is quoted with an apostrophe."""
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return "'" + value
