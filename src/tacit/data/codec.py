@@ -101,7 +101,7 @@ class Codec:
             return self._with_gaps(part, cells)
         return nw.new_series(part.name, cells, nw.Float64, backend=self.backend).cast(part.kind)
 
-    def _with_gaps(self, part: _Part, cells: list[Any]) -> Any:
+    def _with_gaps(self, part: _Part, cells: list[object]) -> Any:
         """Numbers of which some are missing; whole ones in pandas have a type of their own for that."""
         nw = narwhals()
         if self.backend.is_pandas() and (part.kind.is_integer() or part.kind == nw.Boolean):
@@ -126,11 +126,11 @@ def _places(series: Any, values: Any) -> Array:
     return np.array([known.get(_key(value), 0) for value in series.to_list()], dtype=np.float64)
 
 
-def _key(value: Any) -> Any:
+def _key(value: object) -> object:
     return None if value is None or type(value).__name__ == "NAType" or value != value else value
 
 
-def split(data: Any, label: str | None) -> tuple[Frame, Array]:
+def split(data: object, label: str | None) -> tuple[Frame, Array]:
     """(x, y) of a frame with a label column, or of a pair of a frame and labels."""
     if is_frame(data):
         if label is None:
@@ -145,7 +145,7 @@ def split(data: Any, label: str | None) -> tuple[Frame, Array]:
     return x, _labels(_plain(y)) if _is_series(y) else np.asarray(y)
 
 
-def _plain(y: Any) -> list[Any]:
+def _plain(y: Any) -> list[object]:
     """The values of a series, an index or an array of pandas, polars or Arrow."""
     return list(y.to_pylist() if callable(getattr(y, "to_pylist", None)) else y.tolist() if _of_pandas(y) else y)
 
@@ -154,7 +154,7 @@ def _of_pandas(data: object) -> bool:
     return type(data).__module__.partition(".")[0] == "pandas"
 
 
-def _labels(values: list[Any]) -> Array:
+def _labels(values: list[object]) -> Array:
     """Labels as numbers or texts; a missing one is refused, by its place."""
     if (empty := next((k for k, value in enumerate(values) if _key(value) is None), None)) is not None:
         raise BadInput(f"The labels must not be missing: record {empty + 1} has none.")

@@ -125,7 +125,7 @@ def grouped(table: Table, groups: Sequence[str]) -> Any:
     return joined
 
 
-def _flags(table: Table, column: str) -> Any:
+def _flags(table: Table, column: str) -> object:
     codes, texts = table[column].as_words()
     return check.flags(f"column {column}", np.array([*texts, ""])[codes])
 

@@ -53,8 +53,8 @@ def is_frame(data: object) -> bool:
     return library in _LIBRARIES and any(name in dir(data) for name in ("columns", "column_names"))
 
 
-def table(frame: Frame, name: str = "The table") -> Table:
-    """Read a data frame into named columns."""
+def table(frame: Frame, name: str = "The table", *, fewest: int = 1) -> Table:
+    """Read a data frame of at least `fewest` rows into named columns."""
     if isinstance(frame, Table):
         return frame
     try:
@@ -66,13 +66,13 @@ def table(frame: Frame, name: str = "The table") -> Table:
         ) from None
     header = full_header([str(column) for column in narrow.columns])
     check_header(header, name)
-    if not len(narrow):
+    if len(narrow) < fewest:
         raise BadInput(f"{name} holds no rows.")
     columns = {label: _values(narrow[column], label) for label, column in zip(header, narrow.columns, strict=True)}
     return Table(columns, len(narrow), name)
 
 
-def joined(frame: Frame, labels: Any, label: str) -> Table:
+def joined(frame: Frame, labels: object, label: str) -> Table:
     """The table of a frame and of labels that are held beside it, under the name `label`."""
     found = table(frame)
     if label in found:
@@ -149,7 +149,7 @@ def _texts(series: Any) -> Values:
         return Values.of_texts([_word(value) for value in series.to_list()])
 
 
-def _word(value: Any) -> str | None:
+def _word(value: object) -> str | None:
     """The text of one value; None where it is missing, or cannot be compared or written down."""
     try:
         if value is None or bool(value != value):

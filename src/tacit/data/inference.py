@@ -156,7 +156,7 @@ def _ranged(name: str, ends: tuple[Limit, Limit], marks: _Marks) -> Column:
     return Column(name, "number", range=ends, decimal=mark, public=marks.given is not None or mark == POINT)
 
 
-def _check_roles(label: str | None, unit: str | None, ranges: Mapping[str, Any], drop: Sequence[str]) -> None:
+def _check_roles(label: str | None, unit: str | None, ranges: Mapping[str, object], drop: Sequence[str]) -> None:
     """Refuse a column that is asked to be two things."""
     if label is not None and label == unit:
         raise BadInput(f"Column {label!r} cannot be both the label and the unit.")

@@ -54,7 +54,7 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, name: st
     return flat.reshape(shape, order="F" if fortran else "C")
 
 
-def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     version = npy.read_magic(member)
     if version not in readers:

@@ -255,7 +255,7 @@ def _plain(end: Limit) -> Limit:
     return int(end) if isinstance(end, float) and end.is_integer() and abs(end) < 2**53 else end
 
 
-def _words(where: str, kind: str, words: Any) -> tuple[str, ...]:
+def _words(where: str, kind: str, words: object) -> tuple[str, ...]:
     if kind != "category":
         raise BadInput(f"{where}: words are those of a category.")
     if isinstance(words, str) or not isinstance(words, Sequence):
@@ -266,11 +266,11 @@ def _words(where: str, kind: str, words: Any) -> tuple[str, ...]:
     return found
 
 
-def _text(value: Any) -> bool:
+def _text(value: object) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _known(found: Mapping[str, Any], names: Sequence[str], where: str) -> None:
+def _known(found: Mapping[str, object], names: Sequence[str], where: str) -> None:
     for key in found:
         if key not in names:
             key = shown(key)
@@ -278,7 +278,7 @@ def _known(found: Mapping[str, Any], names: Sequence[str], where: str) -> None:
             raise BadInput(f"{where}: {key!r} is not known.", fix=f"Did you mean {near!r}? Known: {', '.join(names)}.")
 
 
-def _quoted(value: Any) -> str:
+def _quoted(value: object) -> str:
     """A value in TOML."""
     if isinstance(value, list):
         return "[" + ", ".join(map(_quoted, value)) + "]"
