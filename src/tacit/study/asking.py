@@ -115,7 +115,7 @@ class Asked:
         if classes is None and reading.form is not Form.VALUES:
             inside = np.flatnonzero(member)
             check_columns(reading.table(told)[inside], reading.labels[inside])
-        taught: list[Any] = []
+        taught: list[object] = []
         sides: Flags | None = None
         if train is not None and wanted:
             sets = TrainingSets.of(pooled.record, member, y, wanted, finished.chance)
@@ -126,7 +126,7 @@ class Asked:
                 check_labels(reading.table, reading.labels, [(told, member), *zip(taught, sides.T, strict=True)])
         read = reading.coarsest(taught)
 
-        def signals(answered: Sequence[Any], inside: Flags) -> Observations:
+        def signals(answered: Sequence[object], inside: Flags) -> Observations:
             found = reading.observe(answered, np.tile(inside, (times, 1)), read)
             return replace(found if copies is None else copies.folded(found), record=pooled.record)
 
@@ -141,7 +141,7 @@ class Asked:
         return Asked(self.seen.select(records=~rows), others)
 
 
-def _lens(target: Any, x: Any, names: NDArray[Any] | None) -> Callable[[Any], Any] | None:
+def _lens(target: object, x: object, names: NDArray[Any] | None) -> Callable[[Any], Any] | None:
     """How a target shows shares of these records, where it says so itself: a service may name some classes alone.
 
     `names` are those of its columns, in its own order; shares of references come and go in the sorted order.

@@ -80,14 +80,14 @@ def towards_label(x: Any, y: Any, parts: Sequence[float] = (0.1, 0.2)) -> Copies
     return Copies(moved, len(steps))
 
 
-def augmented(model: Any, augment: Callable[[Any, int], Any], *, copies: int) -> Callable[[Any], Array]:
+def augmented(model: object, augment: Callable[[object, int], object], *, copies: int) -> Callable[[Any], Array]:
     """predict(x) that asks about `augment(x, k)` for k = 0, 1, ... and gives the geometric mean of the shares.
 
     `tacit.attack(..., augment=Copies(augment, copies))` does the same for the target and all its references.
     """
     predict, asked = predictor(model), Copies(augment, copies)
 
-    def answer(x: Any) -> Array:
+    def answer(x: object) -> Array:
         told = _logarithms(predict(asked.of(x)))
         return np.asarray(special.softmax(told.reshape(copies, size(x), -1).mean(axis=0), axis=1))
 

@@ -120,7 +120,7 @@ def bracket(
     return evidence
 
 
-def _about(name: str, references: int) -> dict[str, Any]:
+def _about(name: str, references: int) -> dict[str, object]:
     """What a folder of finished parts says of the work; its audit says the rest."""
     return {"target": name, "references": references}
 
@@ -185,7 +185,7 @@ def _taken(
     )
 
 
-def _halved(x: NDArray[Any], y: NDArray[Any], rng: Source) -> NDArray[np.bool_]:
+def _halved(x: NDArray[np.generic], y: NDArray[np.generic], rng: Source) -> NDArray[np.bool_]:
     """A random half; records that are alike stay together, so that no member is also a non-member."""
     number: dict[tuple[bytes, str], int] = {}
     same = [number.setdefault((row.tobytes(), str(label)), len(number)) for row, label in zip(x, y, strict=True)]
@@ -197,7 +197,7 @@ def _halved(x: NDArray[Any], y: NDArray[Any], rng: Source) -> NDArray[np.bool_]:
     return inside
 
 
-def _usable(target: Any, x: NDArray[Any], y: NDArray[Any]) -> None:
+def _usable(target: object, x: NDArray[np.generic], y: NDArray[np.generic]) -> None:
     """Refuse what no attack or audit could say anything about."""
     if is_regressor(target):
         raise BadInput(
@@ -231,7 +231,7 @@ def _offered(train: Fit, isolation: str) -> Fit:
     return train if isolation in ("auto", "fleet") else functools.partial(train)
 
 
-def _pair(data: Any) -> tuple[Any, Any]:
+def _pair(data: object) -> tuple[Any, Any]:
     if not isinstance(data, tuple | list) or len(data) != 2:
         raise BadInput("data must be a pair (x, y).")
     return data[0], data[1]

@@ -18,7 +18,7 @@ NUMBERS = "biuf"
 """Kinds of arrays that hold numbers."""
 
 
-def classes_of(target: Any, y: Array) -> Array | None:
+def classes_of(target: object, y: Array) -> Array | None:
     """All classes, sorted, where the model names its own as scikit-learn's do; None where labels are column numbers."""
     names = names_of(target, y)
     if names is None:
@@ -28,7 +28,7 @@ def classes_of(target: Any, y: Array) -> Array | None:
     return np.union1d(names, y)
 
 
-def check_known(target: Any, y: Array) -> None:
+def check_known(target: object, y: Array) -> None:
     """Refuse members with labels that the model does not know: it was not trained on them under these names."""
     names = names_of(target, y)
     unknown = 0 if names is None else int((~np.isin(y, names)).sum())
@@ -39,7 +39,7 @@ def check_known(target: Any, y: Array) -> None:
         )
 
 
-def names_of(target: Any, y: Array) -> Array | None:
+def names_of(target: object, y: Array) -> Array | None:
     """The names of a model's columns as numbers or words, in its own order; None where columns have numbers alone.
 
     A service whose owner named its classes says which of these the labels `y` are. A Hugging Face model names its
@@ -62,13 +62,13 @@ def names_of(target: Any, y: Array) -> Array | None:
     return names
 
 
-def names_of_reference(model: Any, y: Array, like: Array | None) -> Array | None:
+def names_of_reference(model: object, y: Array, like: Array | None) -> Array | None:
     """The names of a reference model's columns; the target's, `like`, for a Hugging Face model without its own."""
     names = names_of(model, y)
     return like if names is None and label_names(model) is not None else names
 
 
-def in_the_kind_of(y: Array, classes: Sequence[Any]) -> Array | None:
+def in_the_kind_of(y: Array, classes: Sequence[object]) -> Array | None:
     """Names that a service gives its classes, in the kind of the labels `y`: services write "1" where labels are 1.
 
     None where labels are column numbers: whole numbers, none of which need be a name.
@@ -84,7 +84,7 @@ def in_the_kind_of(y: Array, classes: Sequence[Any]) -> Array | None:
     return None
 
 
-def _own(target: Any, name: str) -> Any:
+def _own(target: object, name: str) -> object:
     """An attribute of a model, else of the function that the model wraps; None if neither has it."""
     found = getattr(target, name, None)
     return getattr(getattr(target, "__wrapped__", None), name, None) if found is None else found

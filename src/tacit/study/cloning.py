@@ -17,7 +17,7 @@ from .models import Fit
 Array = NDArray[Any]
 
 
-def refit(target: Any, fit: Fit | None) -> Fit | None:
+def refit(target: object, fit: Fit | None) -> Fit | None:
     """How to train another model like the target: the given `fit`, or a clone of a scikit-learn estimator.
 
     A clone of an estimator that keeps a part as it was trained would know the target's members in every reference
@@ -26,7 +26,7 @@ def refit(target: Any, fit: Fit | None) -> Fit | None:
     if fit is not None or not callable(getattr(target, "get_params", None)) or _keeps_a_trained_part(target):
         return fit
 
-    def train(x: Any, y: Array, rng: np.random.Generator) -> Any:
+    def train(x: object, y: Array, rng: np.random.Generator) -> Any:
         found = None
         with Border() as border:
             model = _cloned(target)
@@ -56,7 +56,7 @@ class Refit:
     def __name__(self) -> str:
         return type(self.target).__name__
 
-    def __call__(self, x: Any, y: Array, rng: np.random.Generator) -> Any:
+    def __call__(self, x: object, y: Array, rng: np.random.Generator) -> Any:
         return self.train(x, y, rng)
 
     def planted(self, fault: str) -> Fit | None:
@@ -69,7 +69,7 @@ class Refit:
         return None if wrong is None else refit(wrong, None)
 
 
-def _cloned(target: Any) -> Any:
+def _cloned(target: object) -> Any:
     """An estimator that was not trained, with the same parameters.
 
     CatBoost keeps other lists than it was given, which scikit-learn's clone refuses, and its models of no kind in

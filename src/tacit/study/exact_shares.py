@@ -21,7 +21,7 @@ ALIKE = 1e-3
 """How far shares may lie from those of the logarithms to be the same: logarithms of 1e10 are that inexact."""
 
 
-def in_full(target: Any, shares: Callable[[Any], Any], x: Any) -> Any:
+def in_full(target: object, shares: Callable[[object], object], x: object) -> object:
     """Logits where some of an estimator's shares are exactly 0 or 1 and it has logits with just these shares.
 
     Else its shares, as they are.
@@ -36,7 +36,7 @@ def in_full(target: Any, shares: Callable[[Any], Any], x: Any) -> Any:
     return logits if np.abs(special.softmax(logits, axis=1) - told).max() <= ALIKE else told
 
 
-def _logits_of(target: Any) -> Callable[[Any], Any] | None:
+def _logits_of(target: object) -> Callable[[Any], object] | None:
     """How to ask for logits: naive Bayes has logarithms of its own, others decision values; None without either.
 
     Any other estimator's logarithms are those of its shares.

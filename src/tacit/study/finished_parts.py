@@ -143,7 +143,7 @@ Checkpoint = str | Path | Lasting | Finished | None
 """A folder for finished parts, one that stays when the work has ended, or the parts of the work around this one."""
 
 
-def _count(value: Any) -> bool:
+def _count(value: object) -> bool:
     """Whether it can be how much randomness a part drew."""
     return type(value) is int and 0 <= value < 2**31
 

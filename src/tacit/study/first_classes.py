@@ -17,7 +17,7 @@ SLACK = 1e-3
 """How far shares may sum to more than 1, besides what rounding adds."""
 
 
-def by_label(answer: Any) -> Any:
+def by_label(answer: object) -> object:
     """A mapping from label to share, where an answer is an object, or a list of objects, with `label` and `score` (the
     form of Hugging Face's services); any other answer as it is."""
     parts = [answer] if isinstance(answer, Mapping) else answer
@@ -26,7 +26,7 @@ def by_label(answer: Any) -> Any:
     return {str(part["label"]): float(part["score"]) for part in parts} if parts else answer
 
 
-def top_shares(answers: Sequence[Mapping[Any, float]], classes: Sequence[Any]) -> Array:
+def top_shares(answers: Sequence[Mapping[object, float]], classes: Sequence[object]) -> Array:
     """Shares of all classes from those of the first few: what they leave of 1 is spread evenly over the others.
 
     Percentages and logits of some classes are refused, since what they leave for the others is not known.
@@ -49,7 +49,7 @@ def top_shares(answers: Sequence[Mapping[Any, float]], classes: Sequence[Any]) -
     return completed(table)
 
 
-def shown_like(told: Sequence[Mapping[Any, float]], shares: Array, classes: Sequence[Any]) -> Array:
+def shown_like(told: Sequence[Mapping[object, float]], shares: Array, classes: Sequence[object]) -> Array:
     """Another model's shares (records x classes) of the classes that a service named for each record in `told`.
 
     They are rounded to the service's decimals, and what they leave of 1 is spread evenly over the others. So whatever
@@ -63,7 +63,7 @@ def shown_like(told: Sequence[Mapping[Any, float]], shares: Array, classes: Sequ
     return completed(table if decimals is None else table.round(decimals))
 
 
-def _places(classes: Sequence[Any]) -> dict[str, int]:
+def _places(classes: Sequence[object]) -> dict[str, int]:
     return {str(name): column for column, name in enumerate(classes)}
 
 

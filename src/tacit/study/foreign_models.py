@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from ..core import BadInput
 
 Array = NDArray[Any]
-Answer = Callable[[Any], Any]
+Answer = Callable[[Any], object]
 
 
-def foreign_answers(target: Any) -> Answer | None:
+def foreign_answers(target: object) -> Answer | None:
     """x -> what the model says, for a model that has a way of its own to be asked; None for anything else."""
     for library, kind, build in (
         ("xgboost", "Booster", _xgboost),
@@ -35,7 +35,7 @@ def foreign_answers(target: Any) -> Answer | None:
     return None
 
 
-def foreign_regression(target: Any) -> bool | None:
+def foreign_regression(target: object) -> bool | None:
     """Whether a bare booster was trained to predict values rather than classes; None for any other model."""
     xgboost, lightgbm = (getattr(sys.modules.get(name), "Booster", None) for name in ("xgboost", "lightgbm"))
     if xgboost is not None and isinstance(target, xgboost):
@@ -68,10 +68,10 @@ def _keras(model: Any) -> Answer:
     return lambda x: model.predict(x, verbose=0)
 
 
-def _onnx(session: Any) -> Answer:
+def _onnx(session: object) -> Answer:
     """Outputs of an ONNX session: class shares where it gives some, else its first output."""
 
-    def answer(x: Any) -> Any:
+    def answer(x: object) -> Any:
         found = _run(session, _fed(session, x))
         dictionaries = [part for part in found if isinstance(part, list) and part and isinstance(part[0], dict)]
         if dictionaries:

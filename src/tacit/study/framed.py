@@ -67,7 +67,7 @@ class Arrays:
     def model(self, target: Any) -> Any:
         return target if self.codec is None else FramedModel(target, self.codec)
 
-    def fit(self, train: Any) -> Any:
+    def fit(self, train: object) -> Any:
         return train if self.codec is None or train is None else FramedFit(train, self.codec)
 
     def told(self, evidence: Evidence) -> Evidence:
@@ -89,9 +89,9 @@ class Arrays:
 
 
 def attack(
-    target: Any,
-    members: Any,
-    nonmembers: Any,
+    target: object,
+    members: object,
+    nonmembers: object,
     *,
     schema: Schema | str | Path | None = None,
     attacks: str | Sequence[str | AnyAttack] = "auto",
@@ -229,7 +229,7 @@ def bracket(
     return given.told(found)
 
 
-def _own(schema: Schema | str | Path | None, target: Any) -> Schema | str | Path | None:
+def _own(schema: Schema | str | Path | None, target: object) -> Schema | str | Path | None:
     """The schema that was given, or that a Trained was trained by."""
     own = getattr(target, "schema", None)
     return own if schema is None and isinstance(own, Schema) else schema
@@ -241,7 +241,7 @@ def _schema(schema: Schema | str | Path | None) -> Schema | str | None:
     return schema
 
 
-def _encoded(schema: Schema, data: Any) -> tuple[tuple[Any, Any], Flags]:
+def _encoded(schema: Schema, data: object) -> tuple[tuple[Any, Any], Flags]:
     """A frame as (x, y) without the records that have no known label, and which those are; a pair of arrays stays."""
     if not is_frame(data):
         if isinstance(data, tuple | list) and len(data) == 2 and not is_frame(data[0]):

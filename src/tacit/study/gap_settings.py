@@ -22,7 +22,7 @@ WIDTHS, EPOCHS, DECAYS, PARTS = (4, 32, 256), (5, 40, 160), (0.01, 0.0003, 0.0),
 BATCH, LR = 64, 0.01
 
 
-def networks(classes: int) -> dict[str, Callable[..., Any]]:
+def networks(classes: int) -> dict[str, Callable[..., object]]:
     """Names and trainings of networks with one hidden layer, around one in the middle."""
     width, epochs, decay = WIDTHS[1], EPOCHS[1], DECAYS[1]
     made = {"middle": hidden_layer(classes, width, epochs, decay)}
@@ -32,7 +32,7 @@ def networks(classes: int) -> dict[str, Callable[..., Any]]:
     return made
 
 
-def hidden_layer(classes: int, width: int, epochs: int, decay: float) -> Callable[..., Any]:
+def hidden_layer(classes: int, width: int, epochs: int, decay: float) -> Callable[..., object]:
     """fit(x, y, rng) -> logits of a network trained by AdamW in batches of 64, on standardised features."""
 
     def fit(x: Array, y: Array, rng: np.random.Generator) -> Callable[[Array], Array]:
@@ -64,7 +64,7 @@ def hidden_layer(classes: int, width: int, epochs: int, decay: float) -> Callabl
 
 
 def sweep(
-    fit: Callable[..., Any] | None,
+    fit: Callable[..., object] | None,
     x: Array,
     y: Array,
     *,

@@ -13,7 +13,6 @@ trained on, as a collection, lose or gain at most the one that left or came. Whe
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +78,7 @@ def _mark(*parts: bytes) -> bytes:
     return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
 
-def _whose(records: Records) -> tuple[int, NDArray[Any]]:
+def _whose(records: Records) -> tuple[int, NDArray[np.generic]]:
     """The number of users, and the user of each record, numbered in the order in which they first appear."""
     names, first, place = np.unique(np.asarray(records.unit), return_index=True, return_inverse=True)
     return len(names), np.argsort(np.argsort(first))[place]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,7 +43,7 @@ NO_REFERENCES, NONE_ASKED = (f"attacks with reference models, which find more: {
 
 
 def attack(
-    target: Any,
+    target: object,
     members: tuple[ArrayLike, ArrayLike],
     nonmembers: tuple[ArrayLike, ArrayLike],
     *,
@@ -197,7 +196,7 @@ def too_few(found: Sequence[Measurement]) -> tuple[str, ...]:
     return ()
 
 
-def _able(target: Any, chosen: Sequence[AnyAttack]) -> None:
+def _able(target: object, chosen: Sequence[AnyAttack]) -> None:
     """Refuse attacks that cannot look inside the target before any reference model is trained."""
     if _looks(chosen):
         check_inside(target)

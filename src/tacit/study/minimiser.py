@@ -175,7 +175,7 @@ class Minimiser:
         found = wrong.fit(np.asarray(data[0], dtype=np.float64), np.asarray(data[1]))
         return _network(model, found.coef_, found.intercept_)
 
-    def _mark(self, x: Array, y: Array, rng: Any, secret: bytes) -> str:
+    def _mark(self, x: Array, y: Array, rng: object, secret: bytes) -> str:
         """Data, settings, event, seed and version under a secret: what differs in any of them is another run."""
         seed = rng if isinstance(rng, int) else None
         return keyed_hash(x, y, secret + f"{self!r} {self.event!r} {seed} {version}".encode())
@@ -239,7 +239,7 @@ class Once:
     def unit(self) -> str:
         return str(self.ledger.unit)
 
-    def charge(self, event: Event, *, key: str, **more: Any) -> Receipt:
+    def charge(self, event: Event, *, key: str, **more: object) -> Receipt:
         return self.ledger.charge(event, key=self.key, **more)
 
 

@@ -24,14 +24,14 @@ from .records import described, lent
 
 Array = NDArray[Any]
 Predict = Callable[[Any], Any]
-Fit = Callable[[Any, Array, np.random.Generator], Any]
+Fit = Callable[[Any, Array, np.random.Generator], object]
 PAIRS = 3
 """Classes of which there are as many pairs."""
 AGREE = 0.9
 """Share of records whose largest decision value must be that of the class that is predicted."""
 
 
-def predictor(target: Any) -> Predict:
+def predictor(target: object) -> Predict:
     """The outputs of an estimator, a booster, a network, an ONNX session, a Hugging Face pipeline or a function."""
     method = own_answers(target)
     if method is not None:
@@ -44,7 +44,7 @@ def predictor(target: Any) -> Predict:
     )
 
 
-def own_answers(target: Any) -> Predict | None:
+def own_answers(target: object) -> Predict | None:
     """How a model of a known library answers; None for a function, and for what is no model."""
     for known in (neural, foreign_answers):
         if (method := known(target)) is not None:
@@ -68,7 +68,7 @@ class FramedModel:
         """What the model says of the records of an array."""
         return predictor(self.model)(self.codec.decode(x))
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name == "classes_" and "classes_" in dir(self.model):
             return self.model.classes_
         raise AttributeError(name)
@@ -85,17 +85,17 @@ class FramedFit:
         return FramedModel(self.fit(self.codec.decode(x), y, rng), self.codec)
 
 
-def _own_model(target: Any) -> Any:
+def _own_model(target: object) -> object:
     """The model itself, where it is wrapped to take arrays."""
     return target.model if isinstance(target, FramedModel) else target
 
 
-def as_given(target: Any, x: Any) -> Any:
+def as_given(target: Any, x: Any) -> object:
     """Records as their owner keeps them: frames, where arrays were made of them for a model that takes frames."""
     return target.codec.decode(x) if isinstance(target, FramedModel) else x
 
 
-def usual_form(target: Any) -> Form | None:
+def usual_form(target: object) -> Form | None:
     """What a model answers with by its kind; None where that is not known.
 
     A torch module answers with logits unless one of its layers makes shares, and so does the model of a pipeline.
@@ -112,7 +112,7 @@ def usual_form(target: Any) -> Form | None:
     return Form.LOGITS if callable(getattr(target, "decision_function", None)) else None
 
 
-def guarded(target: Any) -> Any:
+def guarded(target: object) -> object:
     """A predict function whose errors are one sentence; a model of a known library is that already."""
     if own_answers(target) is not None or not callable(target):
         return target
@@ -139,7 +139,7 @@ def _by_class(target: Any, decision: Array, x: Any) -> Array:
     return told
 
 
-def is_regressor(target: Any) -> bool:
+def is_regressor(target: object) -> bool:
     """Whether an estimator, or the objective of a booster, says so itself."""
     target = _own_model(target)
     if (known := foreign_regression(target)) is not None:
@@ -153,7 +153,7 @@ def is_regressor(target: Any) -> bool:
         return getattr(target, "_estimator_type", None) == "regressor"
 
 
-def answers(model: Any, x: Any, classes: Array | None, names: Array | None = None) -> Array:
+def answers(model: object, x: object, classes: Array | None, names: Array | None = None) -> Array:
     """A model's outputs with one column per class, in sorted order; a class it never saw gets no probability.
 
     `names` are those of its columns, which an estimator has itself.
@@ -169,7 +169,7 @@ def answers(model: Any, x: Any, classes: Array | None, names: Array | None = Non
     return full
 
 
-def accuracy(model: Any, x: Any, y: ArrayLike) -> float:
+def accuracy(model: object, x: object, y: ArrayLike) -> float:
     """Share of records whose most likely class, or predicted label, is their label.
 
     Columns without names are read as an attack reads them: numbered, or in the sorted order of the labels; one column
@@ -198,7 +198,7 @@ def observe(
     return reading.observe(outputs, member, reading.coarsest(outputs[1:]))
 
 
-def check_inside(target: Any) -> None:
+def check_inside(target: object) -> None:
     """Refuse a model that nobody can look inside."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(target, torch.nn.Module) or hugging_face(target):
@@ -217,7 +217,7 @@ def inside(target: Any, x: Array, seen: Observations) -> Observations:
     return replace(seen, gradient_norm=found.gradient_norm, internals=found.internals)
 
 
-def _asked(answer: Predict, x: Any) -> Array:
+def _asked(answer: Predict, x: object) -> Array:
     """What a model says of some records, or one sentence without its text, which may hold data."""
     found: Any = None
     with Border() as border:
@@ -227,7 +227,7 @@ def _asked(answer: Predict, x: Any) -> Array:
     return _numbers(found)
 
 
-def _numbers(answer: Any) -> Array:
+def _numbers(answer: object) -> Array:
     """Answers in the number type that they came in; words, whole numbers, and yes and no are labels."""
     first = answer[0] if isinstance(answer, list) and answer else None
     if isinstance(first[0] if isinstance(first, list) and first else first, Mapping):

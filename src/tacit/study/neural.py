@@ -21,7 +21,7 @@ CLASSES = ("TextClassificationPipeline", "ImageClassificationPipeline")
 """Pipelines that are made by their class have no task, and classify all the same."""
 
 
-def neural(target: Any) -> Callable[[Array], Array] | None:
+def neural(target: object) -> Callable[[Array], Array] | None:
     """x -> logits for a torch module, or texts -> logits for a Hugging Face pipeline; None for anything else."""
     torch = sys.modules.get("torch")
     if torch is None:
@@ -44,7 +44,7 @@ def neural(target: Any) -> Callable[[Array], Array] | None:
     return None
 
 
-def from_tensor(answer: Any) -> Any:
+def from_tensor(answer: object) -> object:
     """A torch tensor as an array, wherever it lies and whether or not it has a gradient; anything else as it is."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(answer, torch.Tensor):
@@ -52,12 +52,12 @@ def from_tensor(answer: Any) -> Any:
     return _array(torch, answer.detach())
 
 
-def hugging_face(model: Any) -> bool:
+def hugging_face(model: object) -> bool:
     """Whether a module takes its input by name and answers with an object that has logits."""
     return isinstance(getattr(model, "main_input_name", None), str) and hasattr(model, "config")
 
 
-def is_pipeline(target: Any) -> bool:
+def is_pipeline(target: object) -> bool:
     """Whether a torch model comes with its tokenizer or its way to read pictures."""
     torch = sys.modules.get("torch")
     if torch is None or isinstance(target, torch.nn.Module):
@@ -66,7 +66,7 @@ def is_pipeline(target: Any) -> bool:
     return reads and isinstance(getattr(target, "model", None), torch.nn.Module)
 
 
-def _classifies(target: Any) -> bool:
+def _classifies(target: object) -> bool:
     """Whether a pipeline that was made without the name of a task is of a class whose task is one of TASKS."""
     return any(kind.__name__ in CLASSES for kind in type(target).__mro__)
 
@@ -81,7 +81,7 @@ def label_names(target: Any) -> Array | None:
     return np.array([str(names[column]) for column in range(len(names))])
 
 
-def _plain(torch: Any, model: Any) -> Callable[[Array], Any]:
+def _plain(torch: Any, model: Any) -> Callable[[Array], object]:
     words = any(isinstance(part, torch.nn.Embedding) for part in model.modules())
 
     def forward(rows: Array) -> Any:
@@ -91,7 +91,7 @@ def _plain(torch: Any, model: Any) -> Callable[[Array], Any]:
     return forward
 
 
-def _logits(answer: Any) -> Any:
+def _logits(answer: object) -> object:
     """The tensor of an answer: a network may wrap it in an object, a dictionary or a tuple.
 
     Several tables of different widths are refused, since features that are taken for logits would show no leak.
@@ -108,7 +108,7 @@ def _logits(answer: Any) -> Any:
     return parts[0]
 
 
-def _hugging_face(torch: Any, model: Any) -> Callable[[Array], Any]:
+def _hugging_face(torch: Any, model: Any) -> Callable[[Array], object]:
     """Token ids are whole numbers, of which the padding is masked; everything else is float32."""
     name = model.main_input_name
     if name != "input_ids":
@@ -132,7 +132,7 @@ def _texts(model: Any, tokenizer: Any) -> Callable[[Array], Any]:
     return forward
 
 
-def _one_text(x: Any) -> Array:
+def _one_text(x: object) -> Array:
     """Texts as an array; a table must hold them in its only column."""
     texts = np.asarray(x)
     if texts.ndim == 2 and texts.shape[1] > 1:
@@ -140,7 +140,7 @@ def _one_text(x: Any) -> Array:
     return texts
 
 
-def _pictures(model: Any, processor: Any) -> Callable[[Array], Any]:
+def _pictures(model: Any, processor: Any) -> Callable[[Array], object]:
     def forward(rows: Array) -> Any:
         first = next(model.parameters())
         return model(**processor(images=list(rows), return_tensors="pt").to(first.device, first.dtype)).logits
@@ -148,7 +148,7 @@ def _pictures(model: Any, processor: Any) -> Callable[[Array], Any]:
     return forward
 
 
-def _placed(torch: Any, model: Any, rows: Array) -> Any:
+def _placed(torch: Any, model: Any, rows: Array) -> object:
     """Rows on the model's device, and numbers with a point in the type of its parameters."""
     first = next((part for part in model.parameters() if part.is_floating_point()), None)
     tensor = torch.as_tensor(rows)

@@ -157,7 +157,7 @@ class Reading:
         found = Observations.from_margin(log_own - log_others, label=self.labels, member=member)
         return replace(found, probability=read.floored(own, self.labels))
 
-    def coarsest(self, answers: Sequence[Any]) -> Resolution:
+    def coarsest(self, answers: Sequence[object]) -> Resolution:
         """The target's resolution, or that of other models on the same records where theirs is coarser."""
         if self.form is not Form.PROBABILITIES or not answers:
             return self.resolution

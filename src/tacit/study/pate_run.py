@@ -118,7 +118,7 @@ class PateRun:
         return float(np.mean(votes == self.records.y[rows][:, None]))
 
 
-def _aggregator(table: dict[str, Any]) -> Aggregator:
+def _aggregator(table: dict[str, object]) -> Aggregator:
     name = str(table.get("aggregator", "confident-gnmax"))
     spelled = {key.replace("-", ""): kind for key, kind in AGGREGATORS.items()}
     kind = spelled.get(name.lower().replace("-", "").replace("_", ""))  # the names of the classes will do, too

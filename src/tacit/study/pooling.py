@@ -13,7 +13,7 @@ from ..core import BadInput
 from .records import identities, joined, kept, size
 
 
-def pool(members: Any, nonmembers: Any) -> tuple[Any, NDArray[Any], NDArray[np.bool_]]:
+def pool(members: Any, nonmembers: Any) -> tuple[Any, NDArray[np.generic], NDArray[np.bool_]]:
     """Records, labels and membership of both; records stay in the kind of table they came in."""
     try:
         (x_in, y_in), (x_out, y_out) = members, nonmembers
@@ -30,7 +30,7 @@ def pool(members: Any, nonmembers: Any) -> tuple[Any, NDArray[Any], NDArray[np.b
     return x, np.concatenate((y_in, y_out)), member
 
 
-def _labels(y: Any) -> NDArray[Any]:
+def _labels(y: object) -> NDArray[np.generic]:
     """One label per record; words as words, nothing missing."""
     found = np.asarray(y)
     found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
@@ -63,7 +63,7 @@ def _different(known: list[tuple[bytes, str]], first: int) -> None:
         raise BadInput("Most records are both members and non-members.", fix="Give two disjoint sets.")
 
 
-def overlap(one: tuple[Any, NDArray[Any]], other: tuple[Any, NDArray[Any]]) -> bool:
+def overlap(one: tuple[object, NDArray[np.generic]], other: tuple[object, NDArray[np.generic]]) -> bool:
     """Whether some record with its label is in both; numbers are compared as one kind of number."""
     known = identities(joined(one[0], other[0]), np.concatenate((one[1], other[1])))
     return not set(known[: len(one[1])]).isdisjoint(known[len(one[1]) :])

@@ -106,7 +106,7 @@ def features(x: Any) -> Floats:
     return np.concatenate([_column(column) for column in flat.T], axis=1)
 
 
-def identities(x: Any, y: Array) -> list[tuple[bytes, str]]:
+def identities(x: object, y: Array) -> list[tuple[bytes, str]]:
     """Each record with its label, in a form that is equal where they are: 16 bytes of a hash of its own values."""
     rows = [hashlib.blake2b(values, digest_size=16).digest() for values in _values(x)]
     return [(row, str(label)) for row, label in zip(rows, y, strict=True)]
@@ -136,7 +136,7 @@ def described(x: Any) -> str:
     return f"{len(_columns(x))} columns" if _frame(x) else f"shape {tuple(np.shape(x)[1:])}"
 
 
-def _frame(x: Any) -> str:
+def _frame(x: object) -> str:
     """The library that a table is of; empty for anything else."""
     for name, kind in (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table")):
         module = sys.modules.get(name)
@@ -145,7 +145,7 @@ def _frame(x: Any) -> str:
     return ""
 
 
-def _joined_frames(library: str, one: Any, other: Any) -> Any:
+def _joined_frames(library: str, one: object, other: object) -> Any:
     """One frame after the other. Columns of numbers may differ in their type, categories in the list of their words."""
     module = sys.modules[library]
     if library == "pandas":
@@ -188,7 +188,7 @@ def _frame_columns(x: Any) -> list[Array]:
     return found
 
 
-def _sparse(x: Any) -> bool:
+def _sparse(x: object) -> bool:
     module = sys.modules.get("scipy.sparse")
     return module is not None and bool(module.issparse(x))
 

@@ -24,14 +24,14 @@ Array = NDArray[Any]
 
 def trained(
     fit: Fit,
-    x: Any,
+    x: object,
     y: Array,
     sets: TrainingSets,
     rng: Source,
     classes: tuple[Array | None, Array | None],
-    keep: Callable[[Array], Any],
+    keep: Callable[[Array], object],
     finished: Finished,
-    shown: Any,
+    shown: object,
 ) -> list[Any]:
     """What models that are trained on `sets` say of all records.
 
@@ -71,7 +71,7 @@ def _several(
     return np.stack([np.asarray(part) for part in told])
 
 
-def _one(fit: Fit, x: Any, y: Array, rows: NDArray[np.int64], rng: Source) -> Any:
+def _one(fit: Fit, x: object, y: Array, rows: NDArray[np.int64], rng: Source) -> object:
     """Train one reference model. An exception is reported by kind and place, without its text, which may hold data."""
     found, told = None, None
     with Border() as border:

@@ -98,7 +98,7 @@ class TrainingSets:
         return rows, copy[:, None] < times[rows]
 
 
-def _dealt(label: NDArray[Any], often: Rows, of: NDArray[Any], rng: Source) -> Rows:
+def _dealt(label: NDArray[np.generic], often: Rows, of: NDArray[np.generic], rng: Source) -> Rows:
     """How often records with these labels are used: as often as random members, whose labels are `of`, are there."""
     dealt = np.ones(label.size, dtype=np.int64)
     for name in np.unique(label):

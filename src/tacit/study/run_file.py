@@ -20,7 +20,7 @@ def _number(value: Any) -> bool:
     return type(value) in (int, float) and not math.isnan(value)
 
 
-def _string(value: Any) -> bool:
+def _string(value: object) -> bool:
     return isinstance(value, str)
 
 
@@ -89,7 +89,7 @@ class RunFile:
     """The sections of a run file, each a plain table with known keys."""
 
     path: Path
-    sections: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sections: dict[str, dict[str, object]] = field(default_factory=dict)
     name: str = ""
 
     @classmethod

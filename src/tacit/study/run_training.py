@@ -135,7 +135,7 @@ class RunTraining:
     def optimizer(self) -> MakeOptimizer:
         return optimizer(self.settings)
 
-    def train(self, rng: Any, **more: Any) -> Trained:
+    def train(self, rng: object, **more: object) -> Trained:
         """The training itself."""
         return self._trained(self.make, self.data, self.users, rng, **more)
 
@@ -212,7 +212,7 @@ def maker(file: RunFile, records: Records, make: Make | None, classes: int | Non
     return functools.partial(make, records.x.shape[1], classes) if _takes_two(make) else make
 
 
-def _takes_two(make: Callable[..., Any]) -> bool:
+def _takes_two(make: Callable[..., object]) -> bool:
     """Whether a maker must be told the numbers of features and classes."""
     try:
         wanted = inspect.signature(make).parameters.values()

@@ -72,7 +72,7 @@ class Service:
         if self.journal is not None and Path(self.journal).exists():
             self._read(Path(self.journal))
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: object) -> Array:
         """Answers for all records, of which only those not known yet are asked for."""
         keys = _keys(x)
         todo = [row for row, key in enumerate(keys) if key not in self._known]
@@ -108,7 +108,7 @@ class Service:
             )
         return min(self.batch, left, allowed)
 
-    def _request(self, part: Any, count: int) -> list[Any]:
+    def _request(self, part: object, count: int) -> list[object]:
         """One request, repeated after pauses where it fails."""
         pause = PAUSE
         for attempt in range(TRIES):
@@ -128,7 +128,7 @@ class Service:
         self.asked += count
         return [by_label(answer) for answer in answers]
 
-    def _keep(self, key: str, answer: Any) -> None:
+    def _keep(self, key: str, answer: object) -> None:
         self._known[key] = answer
         if self.journal is None:
             return
@@ -192,7 +192,7 @@ def http(
     if not url.lower().startswith(("http://", "https://")):
         raise BadInput("The address of a service must begin with http:// or https://.")
 
-    def ask(part: Any) -> list[Any]:
+    def ask(part: object) -> list[object]:
         body = json.dumps({send: np.asarray(part).tolist()}).encode()
         request = urllib.request.Request(url, body, {"Content-Type": "application/json", **(headers or {})})
         try:
@@ -285,7 +285,7 @@ def synthesised(
     return x[kept], wanted[kept]
 
 
-def _keys(x: Any) -> list[str]:
+def _keys(x: object) -> list[str]:
     """A name for every record, the same for the same record."""
     if isinstance(x, np.ndarray) and x.dtype.kind in "biuf":
         rows = np.ascontiguousarray(x.reshape(len(x), -1).astype(np.float64))
@@ -300,5 +300,5 @@ def _asked_to_wait(problem: OSError) -> float:
     return min(float(told), LONGEST) if str(told).isdigit() else 0.0
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else np.asarray(value).tolist()

@@ -74,7 +74,7 @@ class Given:
         return None if self.claim is None else self.claim.bound.delta
 
 
-def trained(target: Any) -> bool:
+def trained(target: object) -> bool:
     """Whether it is what `fit` of this library returns; without importing torch."""
     loop = sys.modules.get("tacit.train.loop")
     return loop is not None and isinstance(target, loop.Trained)
@@ -141,7 +141,7 @@ class Canaries:
         return np.asarray(np.where(own, away, 0.0).sum(axis=1) - np.where(np.isinf(nearest), 0.0, nearest))
 
 
-def one_run(model: Any, canaries: Canaries, claim: Claim, confidence: float, chance: Source) -> Evidence:
+def one_run(model: object, canaries: Canaries, claim: Claim, confidence: float, chance: Source) -> Evidence:
     """Audit the training by the one-run game: each canary was put in or left out by a coin of its own."""
     scores = told(model, canaries.x, canaries.y, canaries.coins, chance)
     played = Played("one-run", "canaries of the training", len(scores))
@@ -183,7 +183,7 @@ def _tested(scores: Scores, chance: Source) -> tuple[Control, ...]:
     )
 
 
-def _canaries(canaries: Any) -> tuple[Array, Array, NDArray[np.bool_]]:
+def _canaries(canaries: object) -> tuple[Array, Array, NDArray[np.bool_]]:
     if not isinstance(canaries, tuple | list) or len(canaries) != 3:
         raise BadInput("canaries must be (x, y, coins): records, labels, and whether each was put in.")
     x, y = (np.asarray(part) for part in canaries[:2])

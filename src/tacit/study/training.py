@@ -44,7 +44,7 @@ def optimizer(table: dict[str, Any]) -> MakeOptimizer:
     return lambda parameters: OPTIMIZERS[name](parameters, **options)
 
 
-def scheduled(table: dict[str, Any], descent: torch.optim.Optimizer) -> Callable[[PrivateStep, object], None]:
+def scheduled(table: dict[str, object], descent: torch.optim.Optimizer) -> Callable[[PrivateStep, object], None]:
     """Called after every step: sets the learning rate that [train] schedule gives the next one."""
     name = str(table.get("schedule", "constant"))
     if name not in SCHEDULES:
@@ -88,7 +88,7 @@ def trained(
     )
 
 
-def effort(attack: dict[str, Any], audit: AuditSection, *, in_fleets: bool, cost: float, own: int = 64) -> Effort:
+def effort(attack: dict[str, object], audit: AuditSection, *, in_fleets: bool, cost: float, own: int = 64) -> Effort:
     """How much is trained, from [attack] and [audit]. `cost` counts the numbers that pass through a model in
     one run. Unless `train.fit` makes all runs, it makes `own` of them where the cost is small, and fewer where not."""
     asked: dict[str, Any] = {key: attack[key] for key in ("references", "fpr") if key in attack}
