@@ -104,7 +104,7 @@ class VerbCommand(TyperCommand):
 class Verbs(TyperGroup):
     """The verbs in the order of their table, each imported on its first use."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: object) -> list[str]:
         return list(VERBS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -314,7 +314,7 @@ def fail(error: TacitError, *, as_json: bool) -> typing.NoReturn:
     raise typer.Exit(NO_ANSWER if isinstance(error, NotFinished | BudgetExceeded) else BAD_INPUT)
 
 
-def show(found: Result | dict[str, Any]) -> None:
+def show(found: Result | dict[str, object]) -> None:
     """Print JSON; or the table and a blank line, names with their values, and sentences."""
     if not isinstance(found, Result):
         print(json_module.dumps(found, allow_nan=False))

@@ -77,6 +77,6 @@ def _table(
     return of_table(values, names, secret, k=k, unit=unit), names
 
 
-def _values(column: Any) -> Any:
+def _values(column: Any) -> object:
     """Numbers as they are, texts by their codes."""
     return np.nan_to_num(column.numbers, nan=-1e308) if column.numbers is not None else column.codes

@@ -16,7 +16,7 @@ from ..core.errors import BadInput
 from ..core.files import text
 
 
-def resolve(entry: str) -> Any:
+def resolve(entry: str) -> object:
     """Import `package.module:name`; what is missing is said in one sentence."""
     module_name, _, name = entry.partition(":")
     if not module_name or not name:
@@ -66,7 +66,7 @@ class Guarded:
             if name in dir(self._function):
                 setattr(self, name, getattr(self._function, name))
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> Any:
         made: Any = None
         with Border() as border:
             made = self._function(*arguments)

@@ -33,7 +33,7 @@ RECEIPT_MOST = 2**20
 Place = Annotated[str, typer.Argument(metavar="URL", help="A file, or postgresql://user@host/name.")]
 
 
-def command() -> Any:
+def command() -> object:
     """The command with its own verbs."""
     return typer.main.get_command(group)
 

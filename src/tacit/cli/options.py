@@ -7,7 +7,6 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Iterator
-from typing import Any
 
 if typing.TYPE_CHECKING:
     from ..core.errors import Argument
@@ -19,7 +18,7 @@ ALIASES = {"public_size": "records"}
 """Arguments of Python whose option has another name."""
 
 
-def given_option(function: Callable[..., Any], arguments: dict[str, Any], argument: Argument) -> str:
+def given_option(function: Callable[..., object], arguments: dict[str, object], argument: Argument) -> str:
     """Name an argument in an error: as the option `--name` if it was given on the command line, else as in Python."""
     name = ALIASES.get(argument.name, argument.name)
     usual = inspect.signature(function).parameters

@@ -69,7 +69,7 @@ def pate(
     return _told(done, made, written, accuracy, released, payer)
 
 
-def described_run(file: RunFile, folder: Path | None = None, **more: Any) -> PateRun:
+def described_run(file: RunFile, folder: Path | None = None, **more: object) -> PateRun:
     """The PATE run that a run file describes, with its data; with `folder`, the run whose results lie there."""
     require("torch", "torch")
     one_process()

@@ -191,7 +191,7 @@ def _question(
     count: bool,
     users: bool,
     columns: dict[str, list[str]],
-    bounds: Any,
+    bounds: object,
     histogram: str | None,
     edges: str | None,
 ) -> Query[Any]:
@@ -283,7 +283,7 @@ def _write(answer: Answer, path: Path) -> None:
         )
 
 
-def _priced(question: Query[Any], epsilon: float, delta: float) -> Result:
+def _priced(question: Query[object], epsilon: float, delta: float) -> Result:
     price = question.preview(epsilon=epsilon, delta=delta)
     data: dict[str, Any] = {"error": price.error, "event": price.event.to_json(), "remaining": price.remaining}
     data["assumptions"] = list(price.assumptions)

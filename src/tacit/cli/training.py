@@ -180,7 +180,7 @@ def _scored(rates: dict[str, float | None]) -> tuple[str, ...]:
     return () if rates["validation"] is None else (HELD_OUT,)
 
 
-def _own(records: Records, plan: dict[str, Any]) -> tuple[str, ...]:
+def _own(records: Records, plan: dict[str, object]) -> tuple[str, ...]:
     """What was taken from the data itself before training, which the proof does not cover."""
     from ..data.frames import named
 
