@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ..core import Control, Evidence
 from ..core.finding import NONE, NOTABLE, SEVERE, Finding
@@ -20,7 +19,12 @@ def of_log(log: Sequence[Asked]) -> list[Finding]:
     people = len({person for query in log for person in query.people})
     found = differencing(log)
     smallest = min((len(query.people) for query in log), default=0)
-    figures: dict[str, Any] = {"queries": len(log), "people": people, "disclosed": len(found), "smallest_set": smallest}
+    figures: dict[str, object] = {
+        "queries": len(log),
+        "people": people,
+        "disclosed": len(found),
+        "smallest_set": smallest,
+    }
     figures["ways"] = [item.sentence for item in found[:SHOWN]]
     if not found:
         told = f"No combination of the {len(log)} answers is about one of {people} people alone."
