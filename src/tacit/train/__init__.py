@@ -1,7 +1,5 @@
 """Private training: DP-SGD with exact per-example clipping of unmodified models."""
 
-from typing import Any
-
 from ..loss import Adaptive, Automatic, Flat, PerLayer
 from .batch_norm import freeze_batch_norm, replace_batch_norm
 from .info import StepInfo
@@ -40,7 +38,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Adapters are imported when they are asked for: they need the extras `hf` and `lightning`."""
     if name == "PrivateTrainer":
         from .adapters.hugging_face import PrivateTrainer

@@ -13,7 +13,7 @@ from ..core.files import content, shown, unwritten
 from .packing import packed, unpacked
 
 
-def write(state: Mapping[str, Any], path: str | Path) -> Path:
+def write(state: Mapping[str, object], path: str | Path) -> Path:
     """Write atomically, with mode 0600 from the first byte: a crash leaves the old file or the new one."""
     path = Path(path)
     partial = path.with_name(path.name + ".partial")

@@ -56,7 +56,7 @@ def model_term(model: nn.Module) -> str:
     return hashed("\n".join([*parts, *own]))
 
 
-def described(value: Any, depth: int = 0) -> str:
+def described(value: object, depth: int = 0) -> str:
     """Describe a function by its name, code, defaults and used values, an object by its class and plain attributes."""
     if depth > DEPTH:
         return "..."
@@ -81,7 +81,7 @@ def described(value: Any, depth: int = 0) -> str:
     return _object(value, depth)
 
 
-def _held(name: object, value: Any, depth: int) -> str:
+def _held(name: object, value: object, depth: int) -> str:
     """Describe a value held under a name; empty if the name may differ between processes."""
     return "" if isinstance(name, str) and _own_to_a_process(name) else described(value, depth)
 
@@ -97,7 +97,7 @@ def _module(value: nn.Module, depth: int) -> str:
     return hashed(f"{_text(value)} {_attributes(value, depth + 1)} {own}")
 
 
-def _tensor(value: Any) -> str:
+def _tensor(value: object) -> str:
     """Describe a tensor by its content; by its shape alone if it is trained, sharded or not numeric."""
     if not isinstance(value, Tensor):
         value = np.asarray(value)
@@ -125,7 +125,7 @@ def _function(value: FunctionType, depth: int) -> str:
     return f"{value.__module__}.{value.__qualname__} {_code(value.__code__)} {hashed(repr(inner))}"
 
 
-def _object(value: Any, depth: int) -> str:
+def _object(value: object, depth: int) -> str:
     kind = value if isinstance(value, type) else type(value)
     if kind.__module__.partition(".")[0] in ("logging", "os", "pathlib", "datetime"):  # where and when, not what
         return f"{kind.__module__}.{kind.__qualname__}"
@@ -135,7 +135,7 @@ def _object(value: Any, depth: int) -> str:
     return f"{kind.__module__}.{kind.__qualname__} {call} {hashed(inner)}"
 
 
-def _attributes(value: Any, depth: int) -> str:
+def _attributes(value: object, depth: int) -> str:
     """Plain values, tensors, functions and containers that an object holds under names that are not a process's own."""
     held = getattr(value, "__dict__", {})
     inside = ("_", "training") if isinstance(value, nn.Module) else ()  # torch's own, of which the mode is told apart
@@ -148,7 +148,7 @@ def _own_to_a_process(name: str) -> bool:
     return any(name == word or name.endswith(f"_{word}") for word in OWN_TO_A_PROCESS)
 
 
-def _simple(value: Any) -> bool:
+def _simple(value: object) -> bool:
     if isinstance(value, Mapping):
         return all(_simple(item) for item in value.values())
     if isinstance(value, tuple | list):
@@ -162,7 +162,7 @@ def _class(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__} {described(getattr(kind, 'forward', None))} {hashed(repr(code))}"
 
 
-def _written(item: Any) -> bool:
+def _written(item: object) -> bool:
     return isinstance(item, FunctionType)
 
 
@@ -179,5 +179,5 @@ def _code(code: CodeType) -> str:
     return hashed(repr((code.co_code.hex(), code.co_names, inner)))
 
 
-def _constant(value: Any) -> str:
+def _constant(value: object) -> str:
     return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)

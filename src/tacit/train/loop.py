@@ -61,11 +61,11 @@ class Trained:
     schema: Schema | None = None
     made: Made | None = None
 
-    def predict_proba(self, x: Any) -> NDArray[np.float64]:
+    def predict_proba(self, x: object) -> NDArray[np.float64]:
         """The probability of every class for the records of a data frame, by the training's schema, or of an array."""
         return probabilities(self.model, features(x, self.schema))
 
-    def predict(self, x: Any) -> NDArray[Any]:
+    def predict(self, x: object) -> NDArray[Any]:
         """The most likely class of every record: its word where there is a schema, else its number."""
         likely = self.predict_proba(x).argmax(1)
         return likely if self.schema is None else np.array(self.schema.classes)[likely]
@@ -99,12 +99,12 @@ class Trained:
 
 def fit(
     model: nn.Module | str,
-    data: Any,
+    data: object,
     plan: Plan,
     *,
     optimizer: torch.optim.Optimizer | None = None,
     loss: Loss | None = None,
-    validation: Any = None,
+    validation: object = None,
     ledger: Charger | None = None,
     rng: Source | int | np.random.Generator | None = None,
     speed: Speed = Speed(),  # noqa: B008

@@ -35,7 +35,7 @@ _RULES: tuple[tuple[type[nn.Module] | tuple[type[nn.Module], ...], str], ...] = 
 )
 
 
-def check_kinds(**given: Any) -> None:
+def check_kinds(**given: object) -> None:
     """Refuse arguments of `private` and `fit` that have the wrong type, and say what would be right."""
     for name, (kind, what, fix) in _KINDS.items():
         if name in given and not isinstance(given[name], kind):
@@ -133,7 +133,7 @@ class Watched:
         self._look()
 
 
-def _in(held: Mapping[str, Any], name: str) -> Any:
+def _in(held: Mapping[str, object], name: str) -> object:
     """An entry of a module's dict; that of a scripted module has no `get`."""
     return held[name] if name in held else None  # noqa: SIM401
 

@@ -37,7 +37,7 @@ KINDS = {
 }
 
 
-def packed(state: Mapping[str, Any]) -> Iterator[bytes | memoryview]:
+def packed(state: Mapping[str, object]) -> Iterator[bytes | memoryview]:
     """The bytes of `state` in parts, the last of which is their checksum."""
     tensors: list[Tensor] = []
     tree = json.dumps(_encoded(dict(state), tensors, 0), separators=(",", ":")).encode()
@@ -55,7 +55,7 @@ def packed(state: Mapping[str, Any]) -> Iterator[bytes | memoryview]:
     yield code.digest()
 
 
-def unpacked(data: bytes | bytearray, name: str) -> dict[str, Any]:
+def unpacked(data: bytes | bytearray, name: str) -> dict[str, object]:
     """What `packed` made; anything else is refused with one sentence that says where it is wrong."""
     line, end, _ = bytes(data[:HEAD]).partition(b"\n")
     try:
@@ -83,7 +83,7 @@ def unpacked(data: bytes | bytearray, name: str) -> dict[str, Any]:
     return state
 
 
-def _encoded(value: Any, tensors: list[Tensor], depth: int) -> list[Any]:
+def _encoded(value: object, tensors: list[Tensor], depth: int) -> list[Any]:
     if depth > DEPTH:
         raise BadInput(f"A state nested more than {DEPTH} deep cannot be saved.")
     if isinstance(value, Tensor):
@@ -110,7 +110,7 @@ def _encoded(value: Any, tensors: list[Tensor], depth: int) -> list[Any]:
     )
 
 
-def _tensor(value: Tensor, tensors: list[Tensor]) -> list[Any]:
+def _tensor(value: Tensor, tensors: list[Tensor]) -> list[object]:
     kind = str(value.dtype).removeprefix("torch.")
     if kind not in KINDS or value.layout != torch.strided or type(value.data) is not Tensor:
         raise BadInput(f"A tensor of kind {kind} ({type(value).__name__}) cannot be saved.")
@@ -118,7 +118,7 @@ def _tensor(value: Tensor, tensors: list[Tensor]) -> list[Any]:
     return ["tensor", [kind, list(value.shape)]]
 
 
-def _decoded(value: Any, body: memoryview, at: int, depth: int) -> tuple[Any, int]:
+def _decoded(value: Any, body: memoryview, at: int, depth: int) -> tuple[object, int]:
     """The value, and the offset of the next tensor."""
     tag, content = value
     if depth > DEPTH:

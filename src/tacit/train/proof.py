@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -50,7 +49,7 @@ class Proof:
     parameters: tuple[ParameterProof, ...]
 
 
-def proof(model: nn.Module, batch: Any, loss: Loss | None = None) -> Proof:
+def proof(model: nn.Module, batch: object, loss: Loss | None = None) -> Proof:
     """Describe what a private step does with records shaped like those of `batch`; only their shapes are read."""
     named = dict(model.named_parameters())
     trained: dict[str, Tensor] = {name: tensor for name, tensor in named.items() if tensor.requires_grad}
@@ -79,7 +78,7 @@ def _part(name: str, tensor: Tensor, found: dict[str, ParameterProof], structure
     return found.get(name, ParameterProof(name, "not used by the loss: it contributes nothing"))
 
 
-def _rules(clipper: Clipper, batch: Any, structure: Structure) -> dict[str, ParameterProof]:
+def _rules(clipper: Clipper, batch: object, structure: Structure) -> dict[str, ParameterProof]:
     """The rules that a pass over made-up records uses."""
     count = size(batch)
     forward = structure.forward(clipper.losses, made_up(batch, count), clipper.parameters, clipper.constants())

@@ -77,7 +77,7 @@ class Tabular:
         derived = () if self.schema is None else self.schema.derived
         return OWN_FACTS.format(named(derived)) if derived else ""
 
-    def made(self, kind: str, optimizer: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
+    def made(self, kind: str, optimizer: object) -> tuple[nn.Module, torch.optim.Optimizer]:
         """A model by name for the schema, and its optimizer."""
         if self.schema is None:
             raise BadInput(
@@ -101,7 +101,7 @@ class Tabular:
         )
 
 
-def _whole(data: Any, schema: Schema | str | Path | None) -> Any:
+def _whole(data: Any, schema: Schema | str | Path | None) -> object:
     """A frame joined with its labels, if they were given as a pair with a schema; anything else unchanged.
 
     A pair without a schema is a pair of arrays, whose columns must be numbers.
@@ -119,7 +119,7 @@ def _whole(data: Any, schema: Schema | str | Path | None) -> Any:
     return joined(data[0], data[1], str(label))
 
 
-def schema_of(schema: Schema | str | Path | None, data: Any) -> Schema | None:
+def schema_of(schema: Schema | str | Path | None, data: object) -> Schema | None:
     """A schema: as given, read from a file, or inferred from the data and the name of the label column."""
     if isinstance(schema, Path) or (isinstance(schema, str) and schema.endswith(".toml")):
         return Schema.read(schema)
@@ -135,7 +135,7 @@ def schema_of(schema: Schema | str | Path | None, data: Any) -> Schema | None:
     return schema
 
 
-def encoded(data: Any, schema: Schema | None) -> Any:
+def encoded(data: object, schema: Schema | None) -> Any:
     """Data for validation or prediction: a frame encoded by the schema, anything else unchanged."""
     if not is_frame(data):
         return data
@@ -144,14 +144,14 @@ def encoded(data: Any, schema: Schema | None) -> Any:
     return schema.encode(data)
 
 
-def features(data: Any, schema: Schema | None) -> Any:
+def features(data: object, schema: Schema | None) -> Any:
     """The features of a frame, whose label column may be missing, or of an array."""
     if is_frame(data):
         return encoded(data, None if schema is None else schema.with_(columns=schema.features, label=None))[0]
     return np.asarray(data, dtype=np.float32) if not isinstance(data, torch.Tensor) else data.float()
 
 
-def probabilities(model: nn.Module, x: Any) -> NDArray[np.float64]:
+def probabilities(model: nn.Module, x: object) -> NDArray[np.float64]:
     """The softmax of a model's outputs, computed for some rows at a time."""
     place = next(model.parameters())
     records = torch.as_tensor(x)

@@ -84,7 +84,7 @@ def versions() -> Terms:
 
 
 def data_term(
-    data: Any, users: ArrayLike | None, most: int | None, key: bytes, collate: Collate | None = None
+    data: object, users: ArrayLike | None, most: int | None, key: bytes, collate: Collate | None = None
 ) -> tuple[str, TacitError | None]:
     """A keyed hash of the data and of whose records they are, or why they were refused.
 
@@ -127,7 +127,7 @@ def _update(code: hmac.HMAC, data: Any) -> None:
         _update(code, value)
 
 
-def _update_records(code: hmac.HMAC, records: list[Any] | Rows, collate: Collate | None) -> None:
+def _update_records(code: hmac.HMAC, records: list[object] | Rows, collate: Collate | None) -> None:
     """Hash records in memory; all unreadable records hash alike, since they contribute nothing."""
     for row in range(len(records)):
         try:
@@ -136,7 +136,7 @@ def _update_records(code: hmac.HMAC, records: list[Any] | Rows, collate: Collate
             code.update(b"unread;")
 
 
-def _update_some(code: hmac.HMAC, records: Any, count: int, key: bytes, collate: Collate | None) -> None:
+def _update_some(code: hmac.HMAC, records: object, count: int, key: bytes, collate: Collate | None) -> None:
     """Hash some records of a map-style data set, unless it is random by itself: they identify nothing then.
 
     The usual random generators start from the same state in every process, and are restored afterwards.
@@ -209,5 +209,5 @@ def _told(name: str, values: list[str], *words: str) -> str:
     return f"{name} is " + " and ".join(f"{value} in process {rank}" for value, rank in first.items())
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     return repr(value.tolist()) if isinstance(value, Tensor) else described(value)

@@ -49,7 +49,7 @@ class Validation:
                 found._try(model, rows)
         return found
 
-    def _try(self, model: nn.Module, rows: Any) -> None:
+    def _try(self, model: nn.Module, rows: object) -> None:
         """Try made-up records first; rows of the data only for a model that cannot run on made-up ones."""
         for batch, last in ((made_up(rows, TRIED), False), (rows, True)):
             try:
@@ -83,7 +83,7 @@ class Validation:
                 total, count = total + part, count + asked
         return {name: total / max(count, 1)}
 
-    def _judged(self, model: nn.Module, batch: Any) -> tuple[str, float, int]:
+    def _judged(self, model: nn.Module, batch: object) -> tuple[str, float, int]:
         """The name of the figure, its sum over the batch, and the count that it is a mean over."""
         pair = batch if isinstance(batch, tuple | list) and len(batch) == 2 else None
         if pair is not None and isinstance(pair[1], Tensor):
@@ -103,14 +103,14 @@ class Validation:
         return "loss", float(losses.double().sum()), len(losses)
 
 
-def _classified(outputs: Any, labels: Tensor) -> bool:
+def _classified(outputs: object, labels: Tensor) -> bool:
     """Whether outputs (B, classes, ...) have one whole-number label each (B, ...)."""
     if not isinstance(outputs, Tensor) or labels.is_floating_point() or outputs.ndim < 2 or outputs.shape[1] < 2:
         return False
     return outputs.shape[:1] + outputs.shape[2:] == labels.shape
 
 
-def accuracy(model: nn.Module, data: Any) -> float:
+def accuracy(model: nn.Module, data: object) -> float:
     """The share of labels that equal the largest output, without ignored ones (-100); others outside the classes are
     wrong.
     """
@@ -118,7 +118,7 @@ def accuracy(model: nn.Module, data: Any) -> float:
     return found["accuracy"] if found else 0.0
 
 
-def check_held_out(given: Any, data: Any) -> None:
+def check_held_out(given: object, data: object) -> None:
     """Refuse to judge a model by its training data: accuracy and loss have no noise, and would be saved."""
     if within(given, data):
         raise BadInput(
@@ -127,14 +127,14 @@ def check_held_out(given: Any, data: Any) -> None:
         )
 
 
-def within(given: Any, data: Any) -> bool:
+def within(given: object, data: object) -> bool:
     """Whether data are the other ones, are built from them (a loader, `Subset`, `ConcatDataset`), or share a column."""
     parts = [getattr(given, "dataset", None), *(getattr(given, "datasets", None) or ())]
     same = given is data or any(within(part, data) for part in parts if part is not None)
     return same or bool(_places(given) & _places(data))
 
 
-def _places(data: Any) -> set[tuple[int, tuple[int, ...]]]:
+def _places(data: object) -> set[tuple[int, tuple[int, ...]]]:
     """Where the columns of some data lie in memory, and their shapes."""
     data = data.tensors if isinstance(data, TensorDataset) else data
     data = tuple(data.values()) if isinstance(data, Mapping) else data
@@ -148,7 +148,7 @@ def _places(data: Any) -> set[tuple[int, tuple[int, ...]]]:
     return found
 
 
-def _on(model: nn.Module, batch: Any) -> Any:
+def _on(model: nn.Module, batch: object) -> Any:
     device = next(model.parameters()).device
     return mapped(lambda tensor: tensor.to(device), batch)
 

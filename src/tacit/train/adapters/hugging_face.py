@@ -135,7 +135,7 @@ class PrivateTrainer(Trainer):
         """One item per step of the plan; the sample is drawn when the item is requested."""
         return _Samples(self)
 
-    def num_examples(self, dataloader: Any) -> int:
+    def num_examples(self, dataloader: object) -> int:
         return int(self.plan.public_size)
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any) -> Tensor:
@@ -162,7 +162,7 @@ class PrivateTrainer(Trainer):
         check_held_out(given, self.train_dataset)
         return super().get_eval_dataloader(eval_dataset)
 
-    def floating_point_ops(self, inputs: Any) -> int:
+    def floating_point_ops(self, inputs: object) -> int:
         return 0
 
     def evidence(self, delta: float) -> Evidence:
@@ -242,7 +242,7 @@ class _Items:
     def __len__(self) -> int:
         return len(self.data)
 
-    def __getitem__(self, row: int) -> Any:
+    def __getitem__(self, row: int) -> object:
         item = self.data[row]
         return {k: v[0] for k, v in self.collator([item]).items()} if isinstance(item, Mapping) else item
 

@@ -164,7 +164,7 @@ class PrivateCallback(Callback):
         return self.private
 
 
-def _loaders(held: Any) -> list[Any]:
+def _loaders(held: Any) -> list[object]:
     """The loaders in what `trainer.fit` was given for validation: one, several or none."""
     if isinstance(held, Mapping | list | tuple):
         inner = held.values() if isinstance(held, Mapping) else held

@@ -31,7 +31,7 @@ Gradients = dict[str, Tensor]
 
 def clipped_alone(
     loss: Loss,
-    batch: Any,
+    batch: object,
     parameters: Mapping[str, Tensor],
     mask: Tensor,
     clip_norm: float | Tensor,
@@ -69,7 +69,7 @@ def clipped_alone(
     return _joined(found)
 
 
-def _terms(loss: Loss, one: Any, parameters: Mapping[str, Tensor], here: Tensor) -> tuple[Terms | None, Tensor]:
+def _terms(loss: Loss, one: object, parameters: Mapping[str, Tensor], here: Tensor) -> tuple[Terms | None, Tensor]:
     """The gradient of one record, written out, and its loss.
 
     Returns None and a loss that is not finite where the record's values make user code raise, return another number of
@@ -90,7 +90,7 @@ def _terms(loss: Loss, one: Any, parameters: Mapping[str, Tensor], here: Tensor)
     return {name: [Dense(gradient[None].clone())] for name, gradient in gradients.items()}, losses.clone()
 
 
-def gradient_alone(loss: Loss, one: Any, parameters: Mapping[str, Tensor]) -> tuple[Gradients, Tensor]:
+def gradient_alone(loss: Loss, one: object, parameters: Mapping[str, Tensor]) -> tuple[Gradients, Tensor]:
     """The gradient of a single record by ordinary autograd, for the parameters that it reaches; and its loss, (1,)."""
     with torch.autograd.set_multithreading_enabled(False):  # user code in the backward pass runs in this thread too
         with torch.enable_grad(), checkpointed(AsItIs()):
@@ -122,7 +122,7 @@ def alone(loss: Loss, batch: Any, parameters: Mapping[str, Tensor]) -> list[tupl
     return [gradient_alone(loss, one, parameters) for one in rows]
 
 
-def _row(batch: Any, place: int) -> Any:
+def _row(batch: object, place: int) -> Any:
     """One record as a batch of one, in its own memory: a view would give access to the others."""
     return mapped(lambda tensor: tensor[place : place + 1].clone(), batch)
 

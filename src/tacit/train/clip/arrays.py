@@ -168,7 +168,7 @@ def _depths() -> tuple[int, int, int]:
     return *modes, C.get_dynamic_layer_stack_depth()
 
 
-def uncompiled(model: nn.Module) -> AbstractContextManager[Any]:
+def uncompiled(model: nn.Module) -> AbstractContextManager[object]:
     """Run parts of a model that the user compiled in eager mode, so that every operation is seen.
 
     Models without such parts are left alone: `torch.cond` compiles what it runs, and has no gradient otherwise.

@@ -71,11 +71,11 @@ class Clipper:
         """What the model's attributes said when the step began; what they say now, outside of steps."""
         return modes(self.model.modules()) if self.noted is None else self.noted
 
-    def __call__(self, batch: Any, mask: Tensor) -> Clipped:
+    def __call__(self, batch: object, mask: Tensor) -> Clipped:
         with self.products(), in_a_step():
             return self._clipped(batch, mask)
 
-    def _clipped(self, batch: Any, mask: Tensor) -> Clipped:
+    def _clipped(self, batch: object, mask: Tensor) -> Clipped:
         structure = self.structure(batch)
         if not structure.together:
             return self.alone(batch, mask)
@@ -91,7 +91,7 @@ class Clipper:
                 raise changed(self.model, dict(self.model.named_buffers())[held[0]])
         return found
 
-    def together(self, batch: Any, mask: Tensor, structure: Structure) -> Clipped:
+    def together(self, batch: object, mask: Tensor, structure: Structure) -> Clipped:
         """Clip all records at once, in the way that `structure` describes."""
         forward = structure.forward(self.losses, batch, self.parameters, self.constants())
         known = mask, self.clip_norm, self.weigh
@@ -99,13 +99,13 @@ class Clipper:
             return clipped_again(forward, *known)
         return clipped_sum(forward, *known, self.add, self._room())
 
-    def without_raising(self, batch: Any, mask: Tensor, structure: Structure, alike: Alike) -> Clipped:
+    def without_raising(self, batch: object, mask: Tensor, structure: Structure, alike: Alike) -> Clipped:
         """Clip all records at once except those at which operations raise; the others are computed exactly as before.
 
         Falls back to one record at a time if made-up records in their places raise too.
         """
 
-        def tried(rows: Any, kept: Tensor) -> Clipped | Failed:
+        def tried(rows: object, kept: Tensor) -> Clipped | Failed:
             return self._tried(lambda: self.together(rows, kept, structure))
 
         found = repeated(tried, lambda rows: self._runs(rows, structure), batch, mask, alike)
@@ -114,13 +114,13 @@ class Clipper:
         with alike():
             return self._spread(self._alone(batch, mask, shared=True))
 
-    def raising(self, batch: Any) -> Failed:
+    def raising(self, batch: object) -> Failed:
         """Find the records at which operations raise in an eager pass over all of them."""
         structure = self.structure(batch)
         found = self._tried(lambda: self._once(batch, structure))
         return found if isinstance(found, Failed) else Failed()
 
-    def _runs(self, batch: Any, structure: Structure) -> bool:
+    def _runs(self, batch: object, structure: Structure) -> bool:
         """Whether a pass over all records at once raises for none of them."""
         return not isinstance(self._tried(lambda: self._once(batch, structure)), Failed)
 
@@ -144,14 +144,14 @@ class Clipper:
         """Clip one record at a time, for models that cannot run otherwise."""
         return self._spread(self._alone(batch, mask, around=around))
 
-    def _in_range(self, batch: Any) -> Tensor:
+    def _in_range(self, batch: object) -> Tensor:
         """Losses of made-up records, whose integers are clamped into the range of what they index."""
         with InRange():
             return self.losses(batch)
 
     def _alone(
         self,
-        batch: Any,
+        batch: object,
         mask: Tensor,
         *,
         shared: bool = False,
@@ -175,7 +175,7 @@ class Clipper:
         """A snapshot of all state that the model and the loss can reach."""
         return Surroundings(self.model, self.loss, self.parameters, called=self.called)
 
-    def _check_reach(self, structure: Structure, batch: Any) -> None:
+    def _check_reach(self, structure: Structure, batch: object) -> None:
         """Refuse a model that runs one record at a time and can reach state that cannot be restored after each."""
         if structure.together:
             return
@@ -185,7 +185,7 @@ class Clipper:
         if idle:
             raise unheard(self.precision)
 
-    def _tried_alone(self, batch: Any) -> tuple[dict[str, str], bool]:
+    def _tried_alone(self, batch: object) -> tuple[dict[str, str], bool]:
         """Made-up records one at a time: what they and the model lead to and cannot be put back, and whether none of
         them contributes though ordinary autograd takes some."""
         around = self.around()
@@ -206,13 +206,13 @@ class Clipper:
         """Compute float32 in float32: less precision rounds by more than the noise has room for (soundness rule 11)."""
         return full_float32() if self.precision == "float32" else nullcontext()
 
-    def losses(self, batch: Any, model: nn.Module | None = None, loss: Loss | None = None) -> Tensor:
+    def losses(self, batch: object, model: nn.Module | None = None, loss: Loss | None = None) -> Tensor:
         """One loss per example, in the asked precision, read in float32."""
         with self._precision(), not_baked_in(), uncompiled(self.model):
             losses = (loss or self.loss)(self.model if model is None else model, batch)
         return wide(losses) if isinstance(losses, Tensor) else losses
 
-    def structure(self, batch: Any) -> Structure:
+    def structure(self, batch: object) -> Structure:
         """How to run batches of this shape, found by a probe on made-up examples; cached."""
         key = self.key(batch)
         if key not in self.structures:
@@ -224,7 +224,7 @@ class Clipper:
             self.structures[key], self.shapes[key] = found, made_up(batch, 1)
         return self.structures[key]
 
-    def key(self, batch: Any) -> tuple[Any, Modes]:
+    def key(self, batch: object) -> tuple[Any, Modes]:
         """What decides how a batch is run: its shapes, and the model's switches.
 
         Whole numbers are among them until they turn out to be those of a schedule.
@@ -246,7 +246,7 @@ class Clipper:
                 self._check_reach(found, self.shapes[key])
             self.structures[key] = found
 
-    def _compared(self, batch: Any, structure: Structure, seed: int = 0) -> Structure:
+    def _compared(self, batch: object, structure: Structure, seed: int = 0) -> Structure:
         """The structure, if its gradients agree with ordinary autograd; otherwise one record at a time.
 
         Rounding alone may change a network's path (a unit near its threshold, an expert that is barely chosen). So a
@@ -260,7 +260,7 @@ class Clipper:
             return structure
         return Structure(together=False, reason=DISAGREES)
 
-    def _forgetful(self, batch: Any, structure: Structure) -> Structure:
+    def _forgetful(self, batch: object, structure: Structure) -> Structure:
         """The structure, if a pass leaves no state behind; otherwise one record at a time, where all state is restored.
 
         A model that can also reach state that cannot be restored is refused: it could see how many passes there were.
@@ -272,7 +272,7 @@ class Clipper:
             raise seen_again(what, path, kind)
         return Structure(together=False, reason=what)
 
-    def _agrees_in_float64(self, batch: Any, structure: Structure, seed: int) -> bool:
+    def _agrees_in_float64(self, batch: object, structure: Structure, seed: int) -> bool:
         """Whether a float64 copy of the model agrees; False if it cannot be made or run."""
         wider = mapped(lambda tensor: tensor.double() if tensor.is_floating_point() else tensor, batch)
         try:
@@ -293,7 +293,7 @@ class Clipper:
         shapes = [self.shapes[key] for key, found in self.structures.items() if not found.together]
         return measured(self, shapes[0]) if shapes else None
 
-    def _looked_at(self, batch: Any) -> Tensor:
+    def _looked_at(self, batch: object) -> Tensor:
         """The loss without autocast, for comparisons in which rules and autograd must round alike."""
         with uncompiled(self.model):
             losses = self.loss(self.model, batch)
@@ -309,7 +309,7 @@ class Clipper:
         """Reused memory on a CPU; None on a GPU, where torch itself caches memory."""
         return self.room if next(iter(self.parameters.values())).device.type == "cpu" else None
 
-    def _precision(self) -> AbstractContextManager[Any]:
+    def _precision(self) -> AbstractContextManager[object]:
         if self.precision == "float32":
             return nullcontext()
         device = next(iter(self.parameters.values())).device.type

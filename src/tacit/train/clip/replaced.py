@@ -42,7 +42,7 @@ Alike = Callable[[], AbstractContextManager[None]]
 Tried = Callable[[Any, Tensor], Clipped | Failed]
 
 
-def repeated(tried: Tried, runs: Callable[[Any], bool], batch: Any, mask: Tensor, alike: Alike) -> Clipped | None:
+def repeated(tried: Tried, runs: Callable[[Any], bool], batch: object, mask: Tensor, alike: Alike) -> Clipped | None:
     """The clipped sum without the records that fail; None if something else fails, or stand-ins keep failing.
 
     `tried(batch, mask)` is the computation; `runs(batch)` says whether it raises for no record. Both get the same
@@ -68,7 +68,7 @@ def repeated(tried: Tried, runs: Callable[[Any], bool], batch: Any, mask: Tensor
     return None
 
 
-def _sought(runs: Callable[[Any], bool], alike: Alike, rows: Any, instead: Any, mask: Tensor) -> Tensor:
+def _sought(runs: Callable[[Any], bool], alike: Alike, rows: object, instead: object, mask: Tensor) -> Tensor:
     """The rows that make a run raise, tested with stand-ins in place of others; none if the stand-ins raise too."""
 
     def go(kept: Tensor) -> bool:
@@ -80,14 +80,14 @@ def _sought(runs: Callable[[Any], bool], alike: Alike, rows: Any, instead: Any, 
     return failing(go, len(mask), mask.device)
 
 
-def replaced(batch: Any, out: Tensor, instead: Any) -> Any:
+def replaced(batch: object, out: Tensor, instead: object) -> Any:
     """The batch with the single row of `instead` in place of all rows marked `out`."""
     index = torch.where(out, len(out), torch.arange(len(out), device=out.device))
     given = iter(tensors(instead))
     return mapped(lambda tensor: torch.cat((tensor, next(given))).index_select(0, index.to(tensor.device)), batch)
 
 
-def _standing_in(batch: Any, good: Tensor, turn: int) -> Any:
+def _standing_in(batch: object, good: Tensor, turn: int) -> object:
     """A stand-in row for those that fail, a new one every turn: made up at first, later one of the `good` rows."""
     places = good.nonzero().flatten().tolist() if turn >= PUBLIC else []
     if not places:

@@ -31,7 +31,7 @@ class Slowness:
         return f"{self.factor:.2g} times the time of {self.against}, for {RECORDS} records"
 
 
-def measured(clipper: Clipper, batch: Any) -> Slowness | None:
+def measured(clipper: Clipper, batch: object) -> Slowness | None:
     """The time of one record at a time, relative to all at once, or to a plain batch if that fails; None if both do."""
     examples = made_up(batch, RECORDS)
     mask = torch.ones(RECORDS, dtype=torch.bool, device=tensors(examples)[0].device)
@@ -53,14 +53,14 @@ def measured(clipper: Clipper, batch: Any) -> Slowness | None:
     return None
 
 
-def _plain(clipper: Clipper, examples: Any) -> None:
+def _plain(clipper: Clipper, examples: object) -> None:
     """Forward and backward of an ordinary batch."""
     with torch.enable_grad():
         losses = clipper.losses(mapped(torch.clone, examples))
         torch.autograd.grad(losses.sum(), list(clipper.parameters.values()), allow_unused=True)
 
 
-def _seconds(run: Callable[[], Any]) -> float:
+def _seconds(run: Callable[[], object]) -> float:
     """The time of the second run: the first may have to load code."""
     run()
     began = time.perf_counter()

@@ -10,7 +10,7 @@ from torch import Tensor
 from ...core import BadInput
 
 
-def mapped(function: Callable[[Tensor], Tensor], batch: Any) -> Any:
+def mapped(function: Callable[[Tensor], Tensor], batch: object) -> Any:
     """Apply `function` to every tensor of a batch that holds examples (a scalar does not)."""
     if isinstance(batch, Tensor):
         return function(batch) if batch.ndim else batch
@@ -23,7 +23,7 @@ def mapped(function: Callable[[Tensor], Tensor], batch: Any) -> Any:
     return batch
 
 
-def tensors(batch: Any) -> list[Tensor]:
+def tensors(batch: object) -> list[Tensor]:
     """All tensors that hold examples, in order."""
     if isinstance(batch, Tensor):
         return [batch] if batch.ndim else []
@@ -45,6 +45,6 @@ def size(batch: Any) -> int:
     return lengths.pop()
 
 
-def describe(batch: Any) -> tuple[Any, ...]:
+def describe(batch: object) -> tuple[Any, ...]:
     """Shapes of one example and dtypes: the key under which structures and compiled steps are cached."""
     return tuple((tensor.shape[1:], tensor.dtype, str(tensor.device)) for tensor in tensors(batch))

@@ -10,7 +10,6 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -159,13 +158,13 @@ class _Attacker(nn.Module):
 
 def defend(
     model: nn.Module,
-    data: Any,
+    data: object,
     defence: Defence,
     *,
     epochs: int,
     batch_size: int = 64,
     optimizer: MakeOptimizer = _adam,
-    reference: Any = None,
+    reference: object = None,
     rng: Randomness = None,
 ) -> nn.Module:
     """Train a classifier on `data` (x, y) under a defence and return it, in evaluation mode.
@@ -213,7 +212,7 @@ class _Watch:
     def __init__(self, model: nn.Module, held: Pair | None, patience: int) -> None:
         self._model, self._held, self._patience = model, held, patience
         self._least, self._since = float("inf"), 0
-        self._state: dict[str, Any] | None = None
+        self._state: dict[str, object] | None = None
 
     def over(self) -> bool:
         if self._held is None:
@@ -232,7 +231,7 @@ class _Watch:
         return self._model
 
 
-def _pair(name: str, data: Any, device: torch.device) -> Pair:
+def _pair(name: str, data: object, device: torch.device) -> Pair:
     found = as_tensors(data)
     if not isinstance(found, tuple) or len(found) != 2 or len(found[0]) != len(found[1]) or not len(found[1]):
         raise BadInput(f"{name} must be a pair (x, y) of one length, not empty.")

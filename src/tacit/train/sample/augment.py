@@ -65,7 +65,7 @@ class Augment:
         """Whether the function keeps records apart by construction and draws from the device's generator only."""
         return isinstance(self.function, FlipAndCrop)
 
-    def __call__(self, rows: Any) -> Several:
+    def __call__(self, rows: object) -> Several:
         if self.ours:
             return self._ours(rows)
         versions, taken = zip(*(self._version(rows) for _ in range(self.times)), strict=True)
@@ -74,18 +74,18 @@ class Augment:
         shares = torch.stack(taken, dim=1).all(1, keepdim=True).float().expand(-1, self.times) / self.times
         return Several(mapped(lambda _: next(stacked), versions[0]), shares)
 
-    def _ours(self, rows: Any) -> Several:
+    def _ours(self, rows: object) -> Several:
         """All versions of all records by one call."""
         count = size(rows)
         many = self.function(mapped(lambda tensor: tensor.repeat_interleave(self.times, 0), rows))
         shares = torch.full((count, self.times), 1 / self.times, dtype=torch.float32, device=tensors(rows)[0].device)
         return Several(mapped(lambda tensor: tensor.unflatten(0, (count, self.times)), many), shares)
 
-    def _version(self, rows: Any) -> tuple[Any, Tensor]:
+    def _version(self, rows: object) -> tuple[object, Tensor]:
         """One version of every record, and a mask of the records whose values the function accepted."""
         return each(self.function, rows, at_once=self._at_once)
 
-    def check(self, rows: Any) -> None:
+    def check(self, rows: object) -> None:
         """Refuse a function that mixes made-up records or remembers them; find out how it is run."""
         if not self.ours:
             object.__setattr__(self, "_at_once", check_apart(self.function, rows))

@@ -44,7 +44,7 @@ class Buckets:
 
     lengths: tuple[int, ...] | int
     pad: Mapping[Field, float] = field(default_factory=lambda: PADS)
-    prepare: Callable[[Any], Any] | None = None
+    prepare: Callable[[Any], object] | None = None
 
     def __post_init__(self) -> None:
         lengths = tuple(sorted({check.whole("a length of Buckets", length) for length in self.public}))
@@ -57,7 +57,7 @@ class Buckets:
         """The lengths in order."""
         return (self.lengths,) if isinstance(self.lengths, int) else self.lengths
 
-    def length(self, sample: Any) -> int:
+    def length(self, sample: object) -> int:
         """The public length of one record."""
         longest = max((len(value) for _, value in self.sequences(sample)), default=0)
         return self.public[min(bisect_left(self.public, longest), len(self.public) - 1)]
@@ -67,16 +67,16 @@ class Buckets:
         found = {name: _to(value, length, self.pad[name]) for name, value in self.sequences(sample)}
         return _with(sample, found)
 
-    def sequences(self, sample: Any) -> list[tuple[Field, Tensor]]:
+    def sequences(self, sample: object) -> list[tuple[Field, Tensor]]:
         """Fields of the record that are padded: those named in `pad` that have a length."""
         named = sample.items() if isinstance(sample, Mapping) else enumerate(_fields(sample))
         return [(name, one) for name, one in named if name in self.pad and isinstance(one, Tensor) and one.ndim]
 
 
-Collate = Callable[[list[Any]], Any] | Buckets
+Collate = Callable[[list[Any]], object] | Buckets
 
 
-def _fields(sample: Any) -> list[Any]:
+def _fields(sample: object) -> list[object]:
     return list(sample) if isinstance(sample, tuple | list) else [sample]
 
 
@@ -87,7 +87,7 @@ def _with(sample: Any, found: Mapping[Any, Tensor]) -> Any:
     return _like(sample, fields) if isinstance(sample, tuple | list) else fields[0]
 
 
-def _like(sample: tuple[Any, ...] | list[Any], fields: Iterable[Any]) -> Any:
+def _like(sample: tuple[Any, ...] | list[Any], fields: Iterable[Any]) -> object:
     """Fields as a tuple; a named tuple keeps its names."""
     named = isinstance(sample, tuple) and type(sample) is not tuple
     return type(sample)(*fields) if named else tuple(fields)
@@ -115,7 +115,7 @@ def _only(values: Tensor) -> Tensor:
     return values[0]
 
 
-def as_record(value: Any) -> Any:
+def as_record(value: object) -> object:
     """Numbers, arrays and lists of numbers become tensors, float32 and int64; tensors keep their kind of numbers."""
     if isinstance(value, Tensor):
         return _dense(value)
@@ -151,12 +151,12 @@ def array(values: np.ndarray[Any, Any]) -> Tensor:
     return tensor.float() if tensor.dtype == torch.float64 else tensor
 
 
-def _numeric(value: list[Any]) -> bool:
+def _numeric(value: list[object]) -> bool:
     """Whether a list is one array of numbers, of any depth, rather than several fields of a record."""
     return all(isinstance(one, int | float | np.number) or (isinstance(one, list) and _numeric(one)) for one in value)
 
 
-def _plain(batch: Any) -> Any:
+def _plain(batch: object) -> object:
     """The mapping that transformers' collators return, as a plain dict."""
     return dict(batch) if isinstance(batch, Mapping) else batch
 
@@ -196,7 +196,7 @@ def _rank(kind: torch.dtype) -> int:
     return 3 if kind.is_complex else 2 if kind.is_floating_point else 1
 
 
-def pattern_of(samples: list[Any]) -> Any:
+def pattern_of(samples: list[Any]) -> object:
     """Zeros with the shapes of the first of some similar records, and the dtypes that `usual_kind` gives."""
     first = samples[0]
     if isinstance(first, Tensor):
@@ -218,6 +218,6 @@ def usual_kind(kinds: list[torch.dtype]) -> torch.dtype:
         return max(often, key=lambda kind: counts[kind])
 
 
-def stacked(samples: list[Any]) -> Any:
+def stacked(samples: list[object]) -> object:
     """One batch of records with equal shapes."""
     return default_collate(samples)

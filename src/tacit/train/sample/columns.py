@@ -26,7 +26,7 @@ Constant = str | int | float | complex | None
 class Rows:
     """Records from columns that are ragged lists, as tokenizers return them, or that a `collate` reads one by one."""
 
-    def __init__(self, columns: Any, count: int) -> None:
+    def __init__(self, columns: object, count: int) -> None:
         self.columns, self.count = columns, count
 
     @classmethod
@@ -43,7 +43,7 @@ class Rows:
     def __len__(self) -> int:
         return self.count
 
-    def __getitem__(self, row: int) -> Any:
+    def __getitem__(self, row: int) -> object:
         if isinstance(self.columns, Mapping):
             return {name: _at(column, row) for name, column in self.columns.items()}
         if isinstance(self.columns, tuple | list):
@@ -51,7 +51,7 @@ class Rows:
         return _at(self.columns, row)
 
 
-def _at(column: Any, row: int) -> Any:
+def _at(column: Any, row: int) -> object:
     """An element by position, also of a column with row labels (pandas) or with a mask of missing values (Arrow,
     NumPy's masked arrays); missing values become None.
     """
@@ -62,21 +62,21 @@ def _at(column: Any, row: int) -> Any:
     return column.iloc[row] if hasattr(column, "iloc") else column[row]
 
 
-def has_columns(data: Any) -> bool:
+def has_columns(data: object) -> bool:
     """Whether data are tensors or arrays with a row per record, or a tuple, short list or mapping of these."""
     if isinstance(data, list):
         return 0 < len(data) <= FIELDS and all(isinstance(one, Tensor | np.ndarray) and one.ndim for one in data)
     return isinstance(data, Tensor | np.ndarray | tuple | Mapping)
 
 
-def are_tensors(columns: Any) -> bool:
+def are_tensors(columns: object) -> bool:
     """Whether every column has become a tensor; ragged lists and texts have not."""
     if isinstance(columns, dict | tuple):
         return all(map(are_tensors, columns.values() if isinstance(columns, dict) else columns))
     return isinstance(columns, Tensor | Constant)
 
 
-def as_tensors(data: Any) -> Any:
+def as_tensors(data: Any) -> object:
     """Convert arrays, series of data frames and lists of numbers to tensors, float64 to float32 and labels to int64.
     Other columns and constants stay as they are.
     """
@@ -113,12 +113,12 @@ def _in_memory(data: Tensor) -> Tensor:
     return data
 
 
-def _holds_columns(data: tuple[Any, ...] | list[Any]) -> bool:
+def _holds_columns(data: tuple[object, ...] | list[object]) -> bool:
     """Whether a sequence contains something with rows; if not, it is itself a column of numbers."""
     return any(isinstance(one, tuple | list | Mapping) or getattr(one, "ndim", 0) for one in data)
 
 
-def _listed(values: list[Any]) -> Any:
+def _listed(values: list[object]) -> Any:
     """A column given as a list: a tensor if all elements have the type that most have, else the list."""
     try:
         found = _stacked(values)

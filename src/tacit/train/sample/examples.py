@@ -41,7 +41,7 @@ class MapStyle(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, row: int) -> Any: ...
+    def __getitem__(self, row: int) -> object: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +148,7 @@ class Batch:
         """How many masked examples pad a physical batch of `count`."""
         return size_for(count, self.sizes) - count if self.fixed else int(count == 0)
 
-    def _loaded(self, loader: Loader, starts: range) -> Iterator[tuple[Any, Tensor]]:
+    def _loaded(self, loader: Loader, starts: range) -> Iterator[tuple[object, Tensor]]:
         """Read records in order; a physical batch is emitted when it is full of records of one length."""
         whole = np.arange(len(self.index))
         order = np.concatenate([whole[start : start + self.physical] for start in starts] or [whole[:0]])
@@ -169,7 +169,7 @@ class Batch:
         for _ in range(sent, len(starts)):  # other processes have a part here
             yield self._sent((loader.source.empty(), np.zeros((1, *self.index.shape[1:]), np.bool_), whole[:0]))
 
-    def _sent(self, found: tuple[Any, NDArray[np.bool_], Index]) -> tuple[Any, Tensor]:
+    def _sent(self, found: tuple[object, NDArray[np.bool_], Index]) -> tuple[Any, Tensor]:
         rows, good, places = found
         missing = self._missing(len(good))
         if missing:
@@ -184,7 +184,7 @@ class Waiting:
     """Records of one length that do not fill a physical batch yet."""
 
     def __init__(self) -> None:
-        self.rows: Any = None
+        self.rows: object = None
         self.good = np.zeros(0, np.bool_)
         self.places = np.zeros(0, np.int64)
 
@@ -207,7 +207,9 @@ class Waiting:
         return found
 
 
-def _part(rows: Any, good: NDArray[np.bool_], shares: NDArray[np.float32] | None, missing: int) -> tuple[Any, Tensor]:
+def _part(
+    rows: object, good: NDArray[np.bool_], shares: NDArray[np.float32] | None, missing: int
+) -> tuple[Any, Tensor]:
     """A physical batch with its mask; padding and unreadable records are masked."""
     mask = torch.from_numpy(_filled(good, missing))
     return (rows if shares is None else Several(rows, torch.from_numpy(_filled(shares, missing)))), mask

@@ -46,7 +46,7 @@ class Reader:
 
     data: Any
     collate: Collate | None
-    pattern: Any
+    pattern: object
     looks: Description
 
     @property
@@ -82,13 +82,13 @@ class Reader:
         except BaseException:  # whatever a record does when it is read, nothing may be told by it
             return None
 
-    def _length(self, unit: list[Any]) -> int | None:
+    def _length(self, unit: list[object]) -> int | None:
         """The largest public length among a unit's own records."""
         if self.buckets is None:
             return None
         return max((self.buckets.length(one) for one in unit if one is not None), default=self.buckets.public[0])
 
-    def _shaped(self, sample: Any, length: int | None) -> Any:
+    def _shaped(self, sample: object, length: int | None) -> object:
         given = self.pattern if sample is None else sample
         return given if self.buckets is None or length is None else self.buckets.padded(given, length)
 

@@ -29,7 +29,7 @@ from ..clip.replaced import drawn_alike, replaced
 from ..clip.sums import unbroken
 from ..clip.tree import describe, mapped, size, tensors
 
-Function = Callable[[Any], Any]
+Function = Callable[[Any], object]
 
 
 def each(function: Function, rows: Any, *, at_once: bool = True) -> tuple[Any, Tensor]:
@@ -47,7 +47,7 @@ def each(function: Function, rows: Any, *, at_once: bool = True) -> tuple[Any, T
     return alone(function, rows, shared=usually)
 
 
-def _tried_together(function: Function, rows: Any) -> tuple[Any, Tensor] | None:
+def _tried_together(function: Function, rows: object) -> tuple[object, Tensor] | None:
     """All records at once; None if that is not possible."""
     for owned in (False, True):
         try:
@@ -61,7 +61,7 @@ def _tried_together(function: Function, rows: Any) -> tuple[Any, Tensor] | None:
     return None
 
 
-def _without_failing(function: Function, rows: Any, *, owned: bool) -> tuple[Any, Tensor]:
+def _without_failing(function: Function, rows: object, *, owned: bool) -> tuple[object, Tensor]:
     """All records at once, without those at whose values an operation raises; nothing changes for the others.
 
     A made-up record stands in for them, and all random draws are repeated.
@@ -82,7 +82,7 @@ def _without_failing(function: Function, rows: Any, *, owned: bool) -> tuple[Any
         return found, taken & ~out
 
 
-def together(function: Function, rows: Any, *, owned: bool = False) -> tuple[Any, Tensor]:
+def together(function: Function, rows: object, *, owned: bool = False) -> tuple[Any, Tensor]:
     """All records at once; `owned` as in `Capture`."""
     level = Level(size(rows))
     capture = Capture({}, level, owned=owned)
@@ -121,7 +121,7 @@ def alone(function: Function, rows: Any, *, shared: bool = False) -> tuple[Any, 
     return mapped(lambda _: next(joined), usual), torch.tensor(taken, device=device)
 
 
-def check_apart(function: Function, rows: Any) -> bool:
+def check_apart(function: Function, rows: object) -> bool:
     """Check with made-up records that changing one does not change the results of others, nor does their order.
 
     Returns whether records run at once; not, if a call leaves something behind that the next would see.
@@ -153,7 +153,7 @@ def check_apart(function: Function, rows: Any) -> bool:
     return at_once
 
 
-def _leaves_nothing(function: Function, first: Any) -> bool:
+def _leaves_nothing(function: Function, first: object) -> bool:
     """Whether made-up records run at once, give the same each time, and change nothing that the next call would see.
 
     A counter or a generator of the function's own would tell how many calls there were: which part of a step a record
@@ -168,12 +168,12 @@ def _leaves_nothing(function: Function, first: Any) -> bool:
     return repeats(lambda: _results(function, first))
 
 
-def _results(function: Function, first: Any) -> list[Tensor]:
+def _results(function: Function, first: object) -> list[Tensor]:
     found = _tried_together(function, first)
     return [] if found is None else tensors(found[0])
 
 
-def _check_forgetful(function: Function, first: Any) -> None:
+def _check_forgetful(function: Function, first: object) -> None:
     """Check that made-up records give the same results in forward and in reverse order, with equal random numbers."""
     rows = [_row(first, place) for place in range(3)]
     forwards = [_drawn_alike(function, row) for row in rows]
@@ -185,7 +185,7 @@ def _check_forgetful(function: Function, first: Any) -> None:
         raise kept()
 
 
-def _drawn_alike(function: Function, row: Any) -> list[Tensor]:
+def _drawn_alike(function: Function, row: object) -> list[Tensor]:
     with same_random(), torch.no_grad(), InRange():
         found = _tried(function, row)
     return [] if found is None else tensors(found)
@@ -196,26 +196,26 @@ def _equal(found: list[list[Tensor]], others: list[list[Tensor]]) -> bool:
     return all(a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)
 
 
-def _on_batch(function: Function, batch: Any, seed: int) -> list[Tensor] | None:
+def _on_batch(function: Function, batch: object, seed: int) -> list[Tensor] | None:
     """The results on a whole batch, as the author intended; None if the function does not run on one."""
     with same_random(seed), torch.no_grad(), InRange():
         found = _tried(function, mapped(Tensor.clone, batch))
     return None if found is None else tensors(found)
 
 
-def _row(rows: Any, place: int) -> Any:
+def _row(rows: object, place: int) -> Any:
     """One record as a batch of one, in memory of its own."""
     return mapped(lambda tensor: tensor[place : place + 1].clone(), rows)
 
 
-def _changed(rows: Any, *, start: bool = False) -> Any:
+def _changed(rows: object, *, start: bool = False) -> object:
     """Three records with another last or first one."""
     if start:
         return mapped(lambda tensor: torch.cat((tensor[2:], tensor[1:])), rows)
     return mapped(lambda tensor: torch.cat((tensor[:2], tensor[:1])), rows)
 
 
-def _usual(function: Function, rows: Any) -> Any:
+def _usual(function: Function, rows: object) -> Any:
     """The result for one made-up record."""
     with same_random(), torch.no_grad(), InRange():
         try:
@@ -227,7 +227,7 @@ def _usual(function: Function, rows: Any) -> Any:
     return mapped(_single, found)
 
 
-def _unless_stopped(around: Surroundings, seed: int, run: Callable[[], Any]) -> Any:
+def _unless_stopped(around: Surroundings, seed: int, run: Callable[[], object]) -> object:
     """The result of a run, or None if it reached state that cannot be restored."""
     try:
         return around.run(seed, run)
@@ -235,7 +235,7 @@ def _unless_stopped(around: Surroundings, seed: int, run: Callable[[], Any]) -> 
         return None
 
 
-def _tried(function: Function, one: Any) -> Any:
+def _tried(function: Function, one: object) -> object:
     try:
         return function(one)
     except BaseException as error:  # the record's own values

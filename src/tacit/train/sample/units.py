@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from numpy.typing import ArrayLike
@@ -43,7 +42,7 @@ class Units:
 
 
 def units(
-    data: Any,
+    data: object,
     plan: Plan,
     *,
     users: ArrayLike | None,

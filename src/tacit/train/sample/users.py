@@ -61,7 +61,7 @@ class Users:
         return rows, shares
 
 
-def user_codes(ids: ArrayLike | Iterable[Any]) -> NDArray[np.int64]:
+def user_codes(ids: ArrayLike | Iterable[object]) -> NDArray[np.int64]:
     """A number for every record's user; -1 if the id is missing. Ids that are not an array are read one by one."""
     kind = getattr(ids, "dtype", None)
     masked = isinstance(ids, np.ma.MaskedArray)  # what lies under a mask is nobody's id
@@ -76,7 +76,7 @@ def user_codes(ids: ArrayLike | Iterable[Any]) -> NDArray[np.int64]:
     return np.array([places.get(word, -1) for word in words], dtype=np.int64)
 
 
-def _listed(ids: Any) -> Iterable[Any]:
+def _listed(ids: object) -> Iterable[Any]:
     """The ids as Python values; an Arrow column would yield scalars, whose missing value is not None."""
     for name in ("to_pylist", "tolist"):
         if hasattr(ids, name):
@@ -85,7 +85,7 @@ def _listed(ids: Any) -> Iterable[Any]:
     return cast(Iterable[Any], ids)
 
 
-def _word(name: Any) -> str | None:
+def _word(name: object) -> str | None:
     """An id as text. Equal numbers give the same text, so they stay one user.
 
     Missing values are None, or unequal to themselves (NaN, NaT), or refuse the comparison (pandas.NA). An id that

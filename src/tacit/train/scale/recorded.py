@@ -66,8 +66,8 @@ class Whole:
         self.key = torch.zeros(WORDS, dtype=torch.int32, device=device)
         self.sums: list[Tensor] = []
         self.lying: Mapping[str, Tensor] | None = None
-        self.state: Any = None
-        self.read: Any = None
+        self.state: object = None
+        self.read: object = None
         self.first: dict[tuple[int, bool], Work] = {}
         self.second: Work
 

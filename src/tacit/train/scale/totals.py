@@ -84,7 +84,7 @@ class Totals:
         self.device = next(iter(self.parameters.values())).device
         self.replayed = compiled and self.device.type == "cuda"
         self.most = clipper.weigh.most
-        self._shown: tuple[Any, Any] | None = None
+        self._shown: tuple[object, object] | None = None
         self._ready: Examples | None = None
         self._checked = False
         self._alike = drawn_alike(self.device)
@@ -171,11 +171,11 @@ class Totals:
             return Summed(total, parts, _Coming(parts))
         return Summed(total, self.workers.gathered(_Coming(parts).here() or parts), _Coming([]))
 
-    def _prepared(self, rows: Any) -> Any:
+    def _prepared(self, rows: Any) -> object:
         rows = mapped(lambda tensor: tensor.to(self.device, non_blocking=True), rows)
         return rows if self.augment is None else self.augment(rows)
 
-    def _check(self, rows: Any) -> None:
+    def _check(self, rows: object) -> None:
         """Check before the first part of all; made-up records use none of the step's random numbers."""
         if self.augment is not None and not self._checked:
             with same_random():

@@ -16,7 +16,7 @@ _SLOPES = ("input", "lower", "upper")
 class NoDropout(TorchFunctionMode):
     """Dropout does nothing, so that runs on different batches can be compared."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
         kwargs = dict(kwargs or {})
         if func in _DROPOUTS:
             return args[0] if args else kwargs["input"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -168,7 +166,7 @@ def looked_on(what: str) -> NoRule:
     return NoRule(f"It uses {what}.", fix="Leave it out of training.")
 
 
-def no_rule(func: Any, names: str, why: str) -> NoRule:
+def no_rule(func: object, names: str, why: str) -> NoRule:
     """The one sentence for an operation that cannot be clipped exactly."""
     return NoRule(
         f"Parameter {names} is used by {name_of(func)} and there is no exact clipping for that: {why}.",

@@ -37,7 +37,7 @@ _CHECKED = ("aten", "prims", "prim", "tacit")
 
 
 @cache
-def own_vmap_rule(func: Any) -> str:
+def own_vmap_rule(func: object) -> str:
     """The name of an operator from outside torch that defines its own `vmap` rule; empty for any other."""
     packet = func if isinstance(func, torch._ops.OpOverloadPacket) else getattr(func, "overloadpacket", None)
     if not isinstance(packet, torch._ops.OpOverloadPacket):
@@ -56,7 +56,7 @@ _COMPILED = (*_CHECKED, "torchvision")
 
 
 @cache
-def stranger(func: Any) -> str:
+def stranger(func: object) -> str:
     """The name of a function from outside torch, whose body runs unobserved; empty for any other.
 
     A library's function passes itself to a mode by `handle_torch_function`. An operator with a Python kernel is called
@@ -71,7 +71,7 @@ def stranger(func: Any) -> str:
     return "" if name.partition("::")[0] in _COMPILED else name
 
 
-def name_of(func: Any) -> str:
+def name_of(func: object) -> str:
     """A readable name; attribute getters are called after their attribute."""
     name = getattr(func, "__name__", str(func))
     if name == "__get__":
@@ -79,7 +79,7 @@ def name_of(func: Any) -> str:
     return name
 
 
-def one_to_one(func: Any, args: tuple[Any, ...]) -> bool:
+def one_to_one(func: object, args: tuple[object, ...]) -> bool:
     """Whether the result contains every element of the first argument at most once."""
     name = name_of(func)
     if name == "__getitem__":
@@ -89,18 +89,18 @@ def one_to_one(func: Any, args: tuple[Any, ...]) -> bool:
 
 
 @cache
-def _writes(func: Any) -> bool:
+def _writes(func: object) -> bool:
     name = name_of(func)
     return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or name.startswith("__i")
 
 
-def in_place(func: Any, kwargs: dict[str, Any]) -> bool:
+def in_place(func: object, kwargs: dict[str, object]) -> bool:
     """Whether the call writes into its first argument."""
     return kwargs.get("inplace") is True or _writes(func)
 
 
 @cache
-def out_of_place(func: Any) -> Callable[..., Any] | None:
+def out_of_place(func: object) -> Callable[..., object] | None:
     """The out-of-place form of an arithmetic operation that writes into its first argument; None if there is none."""
     table: dict[Any, Callable[..., Any]] = {
         Tensor.add_: torch.add, Tensor.sub_: torch.sub, Tensor.mul_: torch.mul, Tensor.div_: torch.div,
@@ -110,7 +110,7 @@ def out_of_place(func: Any) -> Callable[..., Any] | None:
 
 
 @cache
-def opened(func: Any) -> Callable[..., Any] | None:
+def opened(func: object) -> Callable[..., Any] | None:
     """A copy of a Python composite of torch.nn.functional that runs its own body, so that the mode sees its parts.
 
     Such functions pass themselves to the active mode as a whole. The copy made here behaves as if no mode were active.
@@ -125,18 +125,18 @@ def opened(func: Any) -> Callable[..., Any] | None:
     return copy
 
 
-def _never(*_: Any) -> bool:
+def _never(*_: object) -> bool:
     return False
 
 
-_LOOKUPS: dict[Any, int] = {F.embedding: 3, F.embedding_bag: 3}
+_LOOKUPS: dict[object, int] = {F.embedding: 3, F.embedding_bag: 3}
 
 
-def _given(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str) -> Any:
+def _given(args: tuple[object, ...], kwargs: dict[str, object], position: int, name: str) -> Any:
     return args[position] if len(args) > position else kwargs.get(name)
 
 
-def refuse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], private: bool) -> None:
+def refuse(func: object, args: tuple[object, ...], kwargs: dict[str, object], private: bool) -> None:
     """Refuse operations whose meaning is lost when records are processed one at a time."""
     if func is torch.randperm and args and args[0] == 1:
         raise BadInput(
@@ -166,7 +166,7 @@ _SHAPES = {
 
 
 @cache
-def gives_shape(func: Any) -> bool:
+def gives_shape(func: object) -> bool:
     """Whether a result that is equal for all records may be computed from records: it then depends on shapes or dtypes
     only.
 
@@ -183,7 +183,7 @@ _STATIC = ("index", "one_hot", "repeat_interleave")
 
 
 @cache
-def shaped_by_values(func: Any) -> bool:
+def shaped_by_values(func: object) -> bool:
     """Whether the shape of the result depends on values, according to torch's tags.
 
     Inside a level some of these operations succeed only if all records give the same shape. User code could see that,
@@ -206,7 +206,7 @@ FACTORIES = {
 _DRAWS = {torch.rand, torch.randn, torch.randint}
 
 
-def public_coin(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def public_coin(func: object, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
     """Whether a single random number is drawn that no record takes part in, such as the coin of LayerDrop.
 
     In a batch it is one number for all records, and code may branch on it: it reveals nothing about any of them.

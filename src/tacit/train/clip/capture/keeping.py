@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from torch import Tensor
 
@@ -15,7 +14,11 @@ from .probe import SHARE, Loss, Structure, moved_weights, run_through, same_rand
 
 
 def keeps(
-    loss: Loss, parameters: Mapping[str, Tensor], batch: Any, structure: Structure, around: Callable[[], Surroundings]
+    loss: Loss,
+    parameters: Mapping[str, Tensor],
+    batch: object,
+    structure: Structure,
+    around: Callable[[], Surroundings],
 ) -> str:
     """What a joint pass leaves behind that differs from pass to pass; empty if nothing.
 

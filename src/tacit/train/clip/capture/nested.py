@@ -40,7 +40,7 @@ def nested(capture: Capture) -> Iterator[None]:
     """
     theirs = getattr(functorch, UNWRAP, None)
 
-    def ours(tensor: Tensor, *rest: Any) -> Tensor:
+    def ours(tensor: Tensor, *rest: object) -> Tensor:
         assert theirs is not None
         found: Tensor = theirs(tensor, *rest)
         capture.note(found)
@@ -58,7 +58,7 @@ def watching(capture: Capture) -> Iterator[None]:
     """
     theirs = getattr(autograd, RESTORE, None)
 
-    def ours(function: Any, *rest: Any) -> Any:
+    def ours(function: object, *rest: object) -> Any:
         assert theirs is not None
         return theirs(partial(_seen, capture, function), *rest)
 
@@ -66,11 +66,11 @@ def watching(capture: Capture) -> Iterator[None]:
         yield
 
 
-def _seen(capture: Capture, function: Any, *args: Any) -> Any:
+def _seen(capture: Capture, function: object, *args: object) -> Any:
     return capture.run(function, *args)
 
 
-def _no_text(tensor: Tensor, **options: Any) -> str:
+def _no_text(tensor: Tensor, **options: object) -> str:
     """Replacement for a tensor's repr, which would show all records, also in threads without an active mode."""
     if is_batchedtensor(tensor):
         raise looked_on("the text of a tensor, which would be that of all records")
@@ -93,7 +93,7 @@ def _without_rules(function: type[torch.autograd.Function]) -> bool:
 
 
 @contextmanager
-def _exchanged(module: Any, name: str, ours: Any) -> Iterator[None]:
+def _exchanged(module: object, name: str, ours: object) -> Iterator[None]:
     """Temporarily replace an attribute of a torch module, if this version of torch has it."""
     theirs = getattr(module, name, None)
     if theirs is None:

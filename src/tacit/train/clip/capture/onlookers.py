@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 from types import FunctionType
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +24,7 @@ _ORDINARY = (Tensor, nn.Parameter, nn.Buffer)
 _TEXTS = (Tensor.__repr__, Tensor.__format__)
 
 
-def onlooker(func: Any, tensors: Iterable[Tensor]) -> str:
+def onlooker(func: object, tensors: Iterable[Tensor]) -> str:
     """What would see all records in this call of a torch function; empty if nothing would."""
     if func in _TEXTS:
         return "the text of a tensor, which would be that of all records"
@@ -39,20 +38,20 @@ def onlooker(func: Any, tensors: Iterable[Tensor]) -> str:
     return ""
 
 
-def saving_hooks() -> tuple[Any, ...]:
+def saving_hooks() -> tuple[object, ...]:
     """The user's saved-tensor hooks that are active."""
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
     return () if hooks is None or all(_believed(hook) for hook in hooks) else tuple(hooks)
 
 
-def dispatch_modes() -> list[Any]:
+def dispatch_modes() -> list[object]:
     """The user's dispatch modes that are active."""
     if not torch._C._len_torch_dispatch_stack():
         return []
     return [mode for mode in _get_current_dispatch_mode_stack() if not _believed(type(mode))]
 
 
-def function_modes() -> list[Any]:
+def function_modes() -> list[object]:
     """The user's function modes that are active; inside a capture, those that were entered before it.
 
     A mode that is entered inside comes before the capture and sees what one record sees.
@@ -70,13 +69,13 @@ def backward_hooks(model: nn.Module, parameters: Iterable[Tensor]) -> bool:
     return any(not _believed(hook) for hooks in held for hook in hooks.values())
 
 
-def in_force() -> list[Any]:
+def in_force() -> list[object]:
     """Code that runs in any pass though no model or loss refers to it: global hooks, modes and printing options."""
     every = [held for name, held in vars(modules).items() if name.startswith("_global_") and isinstance(held, dict)]
     return [*every, *function_modes(), *dispatch_modes(), *saving_hooks(), torch._tensor_str.PRINT_OPTS]
 
 
-def _believed(one: Any) -> bool:
+def _believed(one: object) -> bool:
     """Whether a function or class is torch's or ours, and therefore trusted.
 
     An instance of a torch class is not trusted, since it may hold user code: a module, a scripted function.

@@ -62,7 +62,7 @@ class Structure:
     reason: str = ""
 
     def forward(
-        self, loss: Loss, batch: Any, parameters: Mapping[str, Tensor], lasting: Sequence[Tensor] = ()
+        self, loss: Loss, batch: object, parameters: Mapping[str, Tensor], lasting: Sequence[Tensor] = ()
     ) -> Forward:
         """The forward pass over a batch, run in this way."""
         return Forward(loss, batch, parameters, self.copies, self.owned, lasting, self.traced)
@@ -74,7 +74,7 @@ WAYS = [Structure(copies=copies, owned=owned) for copies, owned in ((False, Fals
 def probe(
     loss: Loss,
     parameters: Mapping[str, Tensor],
-    batch: Any,
+    batch: object,
     lasting: Sequence[Tensor] = (),
     model: nn.Module | None = None,
 ) -> Structure:
@@ -85,7 +85,7 @@ def probe(
     with same_random(), NoDropout(), unchanged(lasting, model):
         examples = _first_look(loss, parameters, batch)
         structure = _structure(loss, parameters, examples, lasting, model)
-        _check_apart(loss, examples, Surroundings(loss, parameters, near=True))
+        _check_apart(loss, parameters, examples)
     return structure
 
 
@@ -104,7 +104,7 @@ def unchanged(lasting: Sequence[Tensor], model: nn.Module | None = None) -> Iter
         raise changed(model, tensor)
 
 
-def _first_look(loss: Loss, parameters: Mapping[str, Tensor], batch: Any) -> Any:
+def _first_look(loss: Loss, parameters: Mapping[str, Tensor], batch: object) -> object:
     """Made-up records that the model accepts; if there are none, a captured pass may give the better reason."""
     try:
         return usable(loss, parameters, batch)
@@ -121,7 +121,7 @@ def _first_look(loss: Loss, parameters: Mapping[str, Tensor], batch: Any) -> Any
 
 
 def _structure(
-    loss: Loss, parameters: Mapping[str, Tensor], examples: Any, lasting: Sequence[Tensor], model: nn.Module | None
+    loss: Loss, parameters: Mapping[str, Tensor], examples: object, lasting: Sequence[Tensor], model: nn.Module | None
 ) -> Structure:
     """The first way of running that works, tried twice, since state that a model keeps shows the second time."""
     reason, ways = "", list(WAYS)
@@ -171,7 +171,7 @@ def _check_forgetful(forward: Forward) -> None:
         raise remembered() from None
 
 
-def _check_alone(loss: Loss, examples: Any, parameters: Mapping[str, Tensor]) -> None:
+def _check_alone(loss: Loss, examples: object, parameters: Mapping[str, Tensor]) -> None:
     """What a record gives must not depend on who came before: neither may it raise, which none did before a pass."""
     try:
         with InRange():
@@ -190,7 +190,7 @@ def _check_alone(loss: Loss, examples: Any, parameters: Mapping[str, Tensor]) ->
             )
 
 
-def agrees(loss: Loss, parameters: Mapping[str, Tensor], batch: Any, structure: Structure, seed: int = 0) -> bool:
+def agrees(loss: Loss, parameters: Mapping[str, Tensor], batch: object, structure: Structure, seed: int = 0) -> bool:
     """Whether a joint pass gives, for each record and parameter, the gradient that ordinary autograd gives for it
     alone.
 
@@ -209,8 +209,8 @@ def agrees(loss: Loss, parameters: Mapping[str, Tensor], batch: Any, structure: 
 
 
 def usable(
-    loss: Loss, parameters: Mapping[str, Tensor], batch: Any, count: int = _COUNT, seed: int = 0, *ranges: int
-) -> Any:
+    loss: Loss, parameters: Mapping[str, Tensor], batch: object, count: int = _COUNT, seed: int = 0, *ranges: int
+) -> object:
     """Made-up records that the model takes: the first range of integers that it does not object to.
 
     The last try has ones alone: the lengths of sequences are above 0 and at most that of the longest.
@@ -231,7 +231,7 @@ def usable(
     raise not_run(first) from first
 
 
-def _same(loss: Loss, parameters: Mapping[str, Tensor], examples: Any, structure: Structure) -> bool:
+def _same(loss: Loss, parameters: Mapping[str, Tensor], examples: object, structure: Structure) -> bool:
     """Compare gradients; shared draws, such as LayerDrop's coin, are equal for single records and for all at once."""
     forward = structure.forward(loss, examples, parameters)
     mask = torch.ones(size(examples), dtype=torch.bool, device=tensors(examples)[0].device)
@@ -267,7 +267,7 @@ def _near(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], allowed: 
     return True
 
 
-def _random(loss: Loss, parameters: Mapping[str, Tensor], examples: Any) -> bool:
+def _random(loss: Loss, parameters: Mapping[str, Tensor], examples: object) -> bool:
     """Whether the loss draws its own random numbers, at the present weights or at changed ones.
 
     Where a weight is zero, or equals the one that it is mixed with, gradients may be random and losses not yet.
@@ -286,35 +286,69 @@ def _random(loss: Loss, parameters: Mapping[str, Tensor], examples: Any) -> bool
     return False
 
 
-def _check_apart(loss: Loss, examples: Any, around: Surroundings) -> None:
-    """Check that replacing the last or first record leaves the losses of the others unchanged, with equal random
-    numbers.
+def _check_apart(loss: Loss, parameters: Mapping[str, Tensor], examples: object) -> None:
+    """Check that each record's loss stays the same when all others are replaced, with equal random numbers.
 
-    If the loss does not run on a batch, nothing is compared, because records are never run as a batch here.
+    At the present weights and at changed ones, since a layer that starts at zero hides what comes before it. If the
+    loss does not run on a batch, nothing is compared, because records are never run as a batch here.
     """
-    last = mapped(lambda tensor: torch.cat((tensor[:-1], tensor[:1])), examples)
-    first = mapped(lambda tensor: torch.cat((tensor[-1:], tensor[1:])), examples)
-    for seed in range(3):
-        found = []
-        for batch in (examples, examples, last, first):
-            with same_random(seed), torch.no_grad(), checkpointed(AsItIs()), InRange():
-                try:
-                    found.append(around.run(seed, partial(loss, batch)))
-                except TacitError:
-                    raise
-                except Exception:
-                    return
-        check_losses(found[0], size(examples))
-        if not torch.equal(found[0].nan_to_num(), found[1].nan_to_num()):  # random numbers that torch does not draw
-            return
-        kept = torch.cat((found[0][:-1], found[0][1:])).double()
-        changed = torch.cat((found[2][:-1], found[3][1:])).double()
-        usable = kept.isfinite() & changed.isfinite()
-        if bool(((kept - changed).abs() > 1e-4 * kept.abs().clamp(min=1e-3))[usable].any()):
-            raise BadInput(
-                "An example's loss depends on the other examples of its batch, so it cannot be clipped.",
-                fix="Average and normalise within each example only; `tacit doctor` lists the rule of every parameter.",
-            )
+    other = _unlike(examples)
+    for seed, (moved, others) in enumerate(((0.0, _rolled(examples)), (0.0, other), (SHARE, other))):
+        with moved_weights(parameters, moved, seed):
+            around = Surroundings(loss, parameters, near=True)
+            if not _apart(loss, examples, others, around, seed):
+                raise BadInput(
+                    "An example's loss depends on the other examples of its batch, so it cannot be clipped.",
+                    fix="Average, normalise and compare within each example only; `tacit doctor` lists every rule.",
+                )
+
+
+def _apart(loss: Loss, examples: object, others: object, around: Surroundings, seed: int) -> bool:
+    """Whether every record's loss among the other `examples` is the one that it has among `others`."""
+    rows = range(size(examples))
+    found = []
+    for batch in (examples, examples, *(_beside(row, examples, others) for row in rows)):
+        with same_random(seed), torch.no_grad(), checkpointed(AsItIs()), InRange():
+            try:
+                found.append(around.run(seed, partial(loss, batch)))
+            except TacitError:
+                raise
+            except Exception:  # user code, on public numbers
+                return True
+    check_losses(found[0], len(rows))
+    if not torch.equal(found[0].nan_to_num(), found[1].nan_to_num()):  # random numbers that torch does not draw
+        return True
+    kept = found[0].double()
+    changed = torch.stack([losses[row] for row, losses in zip(rows, found[2:], strict=True)]).double()
+    usable = kept.isfinite() & changed.isfinite()
+    return not bool(((kept - changed).abs() > 1e-4 * kept.abs().clamp(min=1e-3))[usable].any())
+
+
+def _rolled(examples: object) -> object:
+    return mapped(lambda tensor: tensor.roll(1, 0), examples)
+
+
+def _unlike(examples: object) -> object:
+    """Records with other numbers: of the other sign, 0 for 1, and 1 for 0."""
+
+    def changed(tensor: Tensor) -> Tensor:
+        if tensor.is_floating_point() or tensor.is_complex():
+            return -tensor
+        return ~tensor if tensor.dtype == torch.bool else tensor ^ 1
+
+    return mapped(changed, examples)
+
+
+def _beside(row: int, examples: object, others: object) -> object:
+    """One of the examples, in its place among others."""
+    theirs = iter(tensors(others))
+
+    def joined(tensor: Tensor) -> Tensor:
+        found = next(theirs).clone()
+        found[row] = tensor[row]
+        return found
+
+    return mapped(joined, examples)
 
 
 @contextmanager
@@ -349,7 +383,7 @@ def not_run(error: Exception, what: str = "loss") -> BadInput:
     )
 
 
-def made_up(batch: Any, count: int, seed: int = 0, high: int = 2) -> Any:
+def made_up(batch: object, count: int, seed: int = 0, high: int = 2) -> Any:
     """`count` public records shaped like those of a batch: standard normal numbers, integers below `high`.
 
     Ones, where `high` is 1.

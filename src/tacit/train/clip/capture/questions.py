@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
 
 from torch import Tensor
 
@@ -33,7 +32,7 @@ _ROWS = type(iter(()))
 LYING = frozenset(("stride", "is_contiguous", "dim_order", "storage_offset"))
 
 
-def unanswered(func: Any, result: Any, tensors: Iterable[Tensor], level: Level) -> str:
+def unanswered(func: object, result: object, tensors: Iterable[Tensor], level: Level) -> str:
     """The question about records whose answer may depend on how many there are; empty if there is none."""
     if not _tells(result) or _of_a_kind(func):
         return ""
@@ -43,7 +42,7 @@ def unanswered(func: Any, result: Any, tensors: Iterable[Tensor], level: Level) 
     return f"{name} of a tensor, which may depend on how many records there are"
 
 
-def _tells(result: Any) -> bool:
+def _tells(result: object) -> bool:
     """Whether a result contains anything other than tensors."""
     if result is None or isinstance(result, Tensor | _ROWS):
         return False
@@ -53,7 +52,7 @@ def _tells(result: Any) -> bool:
 
 
 @cache
-def _of_a_kind(func: Any) -> bool:
+def _of_a_kind(func: object) -> bool:
     name = name_of(func)
     if getattr(func, "__name__", "") in ("__get__", "__set__", "__delete__"):
         return name in ATTRIBUTES or name.startswith("is_")

@@ -20,11 +20,11 @@ from .level import Level
 Range = tuple[int, str, int, int, int | None]
 Place = Callable[[tuple[Any, ...], dict[str, Any]], Range | list[Range] | None]
 """Where an operation has its index (position and name), the index's least and largest value, and one more allowed."""
-PLACES: dict[Any, Place] = {}
+PLACES: dict[object, Place] = {}
 
 
 def bounded(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], level: Level
+    func: object, args: tuple[object, ...], kwargs: dict[str, object], level: Level
 ) -> tuple[tuple[Any, ...], dict[str, Any], Tensor | None]:
     """The arguments with per-record indices clamped into range, and a mask (B,) of the records that were not."""
     if func is Tensor.__getitem__ or func is Tensor.__setitem__:
@@ -40,7 +40,7 @@ def bounded(
 
 def _put_inside(
     range_: Range, args: tuple[Any, ...], kwargs: dict[str, Any], level: Level
-) -> tuple[tuple[Any, ...], dict[str, Any], Tensor | None]:
+) -> tuple[tuple[object, ...], dict[str, object], Tensor | None]:
     position, name, low, high, allowed = range_
     index = args[position] if position < len(args) else kwargs.get(name)
     if index is None or not _is_index(index) or not level.owns(index):
@@ -54,7 +54,7 @@ def _put_inside(
 class InRange(TorchFunctionMode):
     """A mode for made-up records outside a level: clamps their integers into the range of what they index."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
         args, kwargs, _ = bounded(func, args, kwargs or {}, _EVERY)
         return func(*args, **kwargs)
 
@@ -65,7 +65,7 @@ class Inside(TorchFunctionMode):
     Some operations do not check and read arbitrary memory (`ctc_loss`); on a GPU the process would end.
     """
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
         kwargs = kwargs or {}
         outside = bounded(func, args, kwargs, ONE_RECORD)[2]
         if outside is not None and _any(outside):
@@ -106,7 +106,7 @@ ONE_RECORD = _One(1)
 """The level for code that sees one record, by itself or inside the user's own `vmap`."""
 
 
-def _is_index(index: Any) -> bool:
+def _is_index(index: object) -> bool:
     return isinstance(index, Tensor) and not index.is_floating_point() and index.dtype != torch.bool
 
 
@@ -121,7 +121,7 @@ def _moved(index: Tensor, low: int, high: int, level: Level, allowed: int | None
 
 def _subscript(
     args: tuple[Any, ...], kwargs: dict[str, Any], level: Level
-) -> tuple[tuple[Any, ...], dict[str, Any], Tensor | None]:
+) -> tuple[tuple[object, ...], dict[str, object], Tensor | None]:
     """x[i, ...], whose indices count from either end."""
     tensor, given = args[0], args[1]
     items = list(given) if isinstance(given, tuple) else [given]
@@ -142,26 +142,28 @@ def _subscript(
     return (tensor, new, *args[2:]), kwargs, outside
 
 
-def _axes(item: Any) -> int:
+def _axes(item: object) -> int:
     """How many axes of the tensor one item of a subscript consumes."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
     return item.ndim if isinstance(item, Tensor) and item.dtype == torch.bool else 1
 
 
-def _given(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str, default: Any = None) -> Any:
+def _given(
+    args: tuple[object, ...], kwargs: dict[str, object], position: int, name: str, default: object = None
+) -> Any:
     return args[position] if position < len(args) else kwargs.get(name, default)
 
 
 def _rows_of(table: int, name: str) -> Place:
-    def place(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def place(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         weight = _given(args, kwargs, table, name)
         return (0, "input", 0, weight.shape[0] - 1, None) if isinstance(weight, Tensor) else None
 
     return place
 
 
-def _classes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _classes(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     """Labels of cross-entropy and of the negative log-likelihood."""
     logits = _given(args, kwargs, 0, "input")
     if not isinstance(logits, Tensor) or not logits.ndim:
@@ -170,19 +172,19 @@ def _classes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return 1, "target", 0, classes - 1, _given(args, kwargs, 4, "ignore_index", -100)
 
 
-def _margin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _margin(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     """Labels of the multi-class margin."""
     values = _given(args, kwargs, 0, "input")
     return (1, "target", 0, values.shape[-1] - 1, None) if isinstance(values, Tensor) and values.ndim else None
 
 
-def _margins(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _margins(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     """Labels of the multi-label margin; -1 ends a list of them."""
     values = _given(args, kwargs, 0, "input")
     return (1, "target", -1, values.shape[-1] - 1, None) if isinstance(values, Tensor) and values.ndim else None
 
 
-def _along(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _along(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     """gather, scatter, index_select: (tensor, dim, index, ...)."""
     tensor, dim = _given(args, kwargs, 0, "input"), _given(args, kwargs, 1, "dim")
     if not isinstance(tensor, Tensor) or not isinstance(dim, int) or not tensor.ndim:
@@ -190,7 +192,7 @@ def _along(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return 2, "index", 0, tensor.shape[dim] - 1, None
 
 
-def _taken_along(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _taken_along(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     tensor, dim = _given(args, kwargs, 0, "input"), _given(args, kwargs, 2, "dim")
     if not isinstance(tensor, Tensor):
         return None
@@ -202,12 +204,12 @@ def _taken(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return 1, "index", -args[0].numel(), args[0].numel() - 1, None
 
 
-def _one_hot(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _one_hot(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     classes = _given(args, kwargs, 1, "num_classes", -1)
     return (0, "tensor", 0, classes - 1, None) if classes > 0 else None
 
 
-def _ctc(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _ctc(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     """Labels and lengths of connectionist temporal classification, which torch does not check on a CPU."""
     values, labels = _given(args, kwargs, 0, "log_probs"), _given(args, kwargs, 1, "targets")
     if not isinstance(values, Tensor) or not isinstance(labels, Tensor) or not labels.ndim:
@@ -225,7 +227,7 @@ PLACES[F.nll_loss] = _classes
 PLACES[F.multi_margin_loss] = _margin
 PLACES[F.multilabel_margin_loss] = _margins
 PLACES[F.one_hot] = _one_hot
-_ALONG: tuple[Any, ...] = (
+_ALONG: tuple[object, ...] = (
     torch.gather, Tensor.gather, torch.index_select, Tensor.index_select, torch.scatter, Tensor.scatter,
     Tensor.scatter_, torch.scatter_add, Tensor.scatter_add, Tensor.scatter_add_, torch.scatter_reduce,
     Tensor.scatter_reduce, Tensor.scatter_reduce_, torch.index_add, Tensor.index_add, Tensor.index_add_,

@@ -21,7 +21,7 @@ Rule = Callable[..., Any]
 ROWS: dict[Any, Rule] = {}
 
 
-def _plain(level: Level, *given: Any) -> bool:
+def _plain(level: Level, *given: object) -> bool:
     """Whether no tensor is in a level that user code has entered."""
     return all(not isinstance(one, Tensor) or not level.owns(one) or level.direct(one) for one in given)
 
@@ -29,7 +29,7 @@ def _plain(level: Level, *given: Any) -> bool:
 def rowwise(function: Rule, axes: int | None = None) -> Rule:
     """The rule of a function of (rows, ...) with `axes` axes (None: two or more) that treats all rows independently."""
 
-    def rule(level: Level, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def rule(level: Level, values: Tensor, *args: object, **kwargs: object) -> Any:
         fits = level.direct(values) and (values.ndim >= 2 if axes is None else values.ndim == axes)
         if not fits or not _same(level, *_tensors(args, kwargs)):
             return function(values, *args, **kwargs)
@@ -46,7 +46,7 @@ def rowwise(function: Rule, axes: int | None = None) -> Rule:
 def trailing(function: Rule) -> Rule:
     """The rule of a function that acts on the last axes only, or element by element: no reshaping is needed."""
 
-    def rule(level: Level, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def rule(level: Level, values: Tensor, *args: object, **kwargs: object) -> Any:
         if not level.direct(values) or not _same(level, *_tensors(args, kwargs)):
             return function(values, *args, **kwargs)
         whole = level.all(values)
@@ -57,7 +57,7 @@ def trailing(function: Rule) -> Rule:
     return rule
 
 
-def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+def _tensors(args: tuple[object, ...], kwargs: dict[str, object]) -> list[Tensor]:
     return [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
 
 
@@ -71,12 +71,12 @@ def addmm(level: Level, bias: Tensor, values: Tensor, weight: Tensor, **kwargs: 
     return level.one(found.unflatten(0, (level.batch, -1)))
 
 
-def cross_entropy(level: Level, values: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def cross_entropy(level: Level, values: Tensor, target: Tensor, *args: object, **kwargs: object) -> Tensor:
     """One loss per row: rows of (n, classes, ...) do not meet unless they are averaged."""
     return _losses(level, F.cross_entropy, values, target, args, kwargs, position=6)
 
 
-def nll_loss(level: Level, values: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def nll_loss(level: Level, values: Tensor, target: Tensor, *args: object, **kwargs: object) -> Tensor:
     """One loss per row."""
     return _losses(level, F.nll_loss, values, target, args, kwargs, position=6)
 

@@ -29,7 +29,7 @@ from ....core import TacitError
 from .errors import Overwritten, Remembered, stops
 from .level import Level
 
-Run = Callable[[dict[int, Tensor]], Any]
+Run = Callable[[dict[int, Tensor]], object]
 """Runs an operation with some tensors replaced, given by their identity."""
 CONSTANTS: tuple[float | None, ...] = (None, 1.0, 0.0, 64.0)
 """Values tried in place of records' values; None is the identity matrix along the last two axes."""
@@ -50,7 +50,7 @@ def by_values(error: Exception) -> bool:
     return not ours and not stops(error) and detect_fake_mode() is None
 
 
-def with_constants(run: Run, own: Sequence[Tensor], level: Level) -> tuple[Any, Callable[[Tensor], bool]] | None:
+def with_constants(run: Run, own: Sequence[Tensor], level: Level) -> tuple[object, Callable[[Tensor], bool]] | None:
     """The result of an operation for constants, and a test whether it runs for the records that a mask keeps.
 
     None if values did not cause the exception: the operation raises for all constants, or no longer raises for these
@@ -72,7 +72,7 @@ def with_constants(run: Run, own: Sequence[Tensor], level: Level) -> tuple[Any, 
     return None
 
 
-def _succeeds(run: Callable[[Tensor], Any], kept: Tensor) -> bool:
+def _succeeds(run: Callable[[Tensor], object], kept: Tensor) -> bool:
     try:
         run(kept)
     except Exception as error:

@@ -92,7 +92,7 @@ class Capture(TorchFunctionMode):
         self.parts = self.raised = 0
         self.failing: Tensor | None = None
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
         func, kwargs = known(func), kwargs or {}
         tensors = list(flat(args, kwargs))
         used = [tensor for tensor in tensors if id(tensor) in self.sources]
@@ -123,7 +123,7 @@ class Capture(TorchFunctionMode):
         self.note(result)
         return result
 
-    def _carried_out(self, func: Any, args: Any, kwargs: Any, used: list[Tensor], private: bool) -> Any:
+    def _carried_out(self, func: Any, args: Any, kwargs: Any, used: list[Tensor], private: bool) -> object:
         if used and torch.is_grad_enabled():
             return self._watched(func, args, kwargs, used, private)
         if private and func is Tensor.requires_grad_:  # gradients flow to all records' tensors underneath
@@ -140,7 +140,7 @@ class Capture(TorchFunctionMode):
 
     def _without_values(
         self, error: Exception, func: Any, args: Any, kwargs: Any, used: list[Tensor], private: bool
-    ) -> Any:
+    ) -> object:
         """A result for an operation that raised at the values of records, in a pass that will be discarded.
 
         Only for the first such operation are the records noted: the inputs of later ones may be meaningless.
@@ -182,7 +182,7 @@ class Capture(TorchFunctionMode):
         if self.failing is not None:
             raise Failing(self.failing)
 
-    def note(self, result: Any) -> None:
+    def note(self, result: object) -> None:
         """Remember that this pass has made these tensors."""
         for tensor in flat((result,), {}):
             if self.level.direct(tensor):
@@ -194,7 +194,7 @@ class Capture(TorchFunctionMode):
         self.note(alone := inside.unsqueeze(0))
         return alone
 
-    def _for_each(self, result: Any) -> Any:
+    def _for_each(self, result: object) -> object:
         """A per-record copy of a new tensor (zeros, say), so that a record's values may be written into it."""
         if not isinstance(result, Tensor) or self.level.owns(result):
             return result
@@ -212,14 +212,14 @@ class Capture(TorchFunctionMode):
         if _memory(written) in lasting:
             raise kept_data()
 
-    def _in_range(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def _in_range(self, func: Any, args: Any, kwargs: Any) -> tuple[object, object]:
         """Clamp the indices of records into range; a record with one out of range will contribute nothing."""
         args, kwargs, outside = bounded(func, args, kwargs, self.level)
         if outside is not None:
             self.broken.append(outside)
         return args, kwargs
 
-    def _watched(self, func: Any, args: Any, kwargs: Any, used: list[Tensor], private: bool) -> Any:
+    def _watched(self, func: Any, args: Any, kwargs: Any, used: list[Tensor], private: bool) -> object:
         """Run an operation that reads a parameter or a tensor derived from one."""
         if private and func in EXPANSIONS:
             return EXPANSIONS[func](self, *args, **kwargs)
@@ -233,7 +233,7 @@ class Capture(TorchFunctionMode):
             return self._consume(func, args, kwargs, used)
         return self._derive(func, args, kwargs, used)
 
-    def _derive(self, func: Any, args: Any, kwargs: Any, used: list[Tensor]) -> Any:
+    def _derive(self, func: Any, args: Any, kwargs: Any, used: list[Tensor]) -> object:
         result = func(*args, **kwargs)
         parents = frozenset().union(*(self.sources[id(tensor)].parents for tensor in used))
         same = one_to_one(func, args) and all(self.sources[id(tensor)].one_to_one for tensor in used)
@@ -310,7 +310,7 @@ class Capture(TorchFunctionMode):
         self.records.append(record)
 
     @contextmanager
-    def opened(self, function: Callable[..., Any] | None) -> Iterator[Any]:
+    def opened(self, function: Callable[..., object] | None) -> Iterator[Any]:
         """Context for a checkpointed part of the model: it runs as if it were not checkpointed."""
         self.parts += 1
         yield None

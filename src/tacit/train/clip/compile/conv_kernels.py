@@ -62,7 +62,9 @@ def _on(tensor: Tensor) -> Any:
     return torch.cuda.device_of(tensor)
 
 
-def _sizes(images: Tensor, gradients: Tensor, geometry: Geometry, each: int, many: int) -> tuple[dict[str, Any], int]:
+def _sizes(
+    images: Tensor, gradients: Tensor, geometry: Geometry, each: int, many: int
+) -> tuple[dict[str, object], int]:
     """What the kernels are specialised for, and how many blocks of at most `many` rows cover one gradient."""
     _, height, width, columns = images.shape
     _, tall, broad, rows = gradients.shape

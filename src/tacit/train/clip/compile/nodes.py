@@ -66,7 +66,7 @@ def returned(graph: Graph) -> set[int]:
     return storage(graph.output_node().all_input_nodes)
 
 
-def storage(found: Any) -> set[int]:
+def storage(found: object) -> set[int]:
     """The storages behind a node, a value or a list of them."""
     if isinstance(found, list | tuple):
         return set().union(*map(storage, found))

@@ -6,8 +6,6 @@ Every record is run as a batch of one, so tensors of a traced step are (B, 1, ..
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
@@ -45,11 +43,11 @@ def _elementwise(node: Node) -> bool:
     return node.target in CASTS or torch.Tag.pointwise in node.target.tags
 
 
-def value_of(node: Node) -> Any:
+def value_of(node: Node) -> object:
     return node.meta.get("val")
 
 
-def _dropped(place: Node, given: Any, axes: int) -> Any:
+def _dropped(place: Node, given: object, axes: int) -> object:
     """An argument without the axis that corresponds to the result's second one."""
     if not isinstance(given, Node) or not isinstance(value_of(given), Tensor):
         return given

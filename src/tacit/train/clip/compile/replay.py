@@ -26,10 +26,15 @@ class Replay:
         self.recorded: tuple[Mapping[str, Tensor], ...] = ()
         self.recording: torch.cuda.CUDAGraph | None = None
         self.inputs: tuple[Tensor, ...] = ()
-        self.found: Any = None
+        self.found: object = None
 
     def __call__(
-        self, trained: Mapping[str, Tensor], public: Mapping[str, Tensor], batch: Any, mask: Tensor, clip_norm: Tensor
+        self,
+        trained: Mapping[str, Tensor],
+        public: Mapping[str, Tensor],
+        batch: object,
+        mask: Tensor,
+        clip_norm: Tensor,
     ) -> Any:
         if not recordable(mask.device):
             return self.function(trained, public, batch, mask, clip_norm)
@@ -46,7 +51,7 @@ class Replay:
         """Free the memory of the recording; the next call records again."""
         self.recorded, self.recording, self.found, self.inputs = (), None, None, ()
 
-    def _record(self, trained: Any, public: Any, batch: Any, mask: Tensor, clip_norm: Tensor) -> None:
+    def _record(self, trained: object, public: object, batch: object, mask: Tensor, clip_norm: Tensor) -> None:
         batch, mask, clip_norm = mapped(torch.clone, batch), mask.clone(), clip_norm.clone()
         self.inputs = (*tensors(batch), mask, clip_norm)
 

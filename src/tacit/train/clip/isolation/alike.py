@@ -63,7 +63,7 @@ def _held(function: FunctionType) -> tuple[Any, ...]:
     return cells, function.__defaults__, function.__kwdefaults__, function.__dict__
 
 
-def content(cell: CellType) -> Any:
+def content(cell: CellType) -> object:
     """The value of a closure cell; a marker if it is not bound yet."""
     try:
         return cell.cell_contents
@@ -71,7 +71,7 @@ def content(cell: CellType) -> Any:
         return ABSENT
 
 
-def slot_of(slot: MemberDescriptorType, value: Any) -> Any:
+def slot_of(slot: MemberDescriptorType, value: object) -> object:
     """What an object holds in a slot; nothing where it was not set."""
     try:
         return slot.__get__(value)

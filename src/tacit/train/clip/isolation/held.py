@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from types import GetSetDescriptorType, MemberDescriptorType
-from typing import Any
 
 from .alike import ABSENT
 
@@ -14,11 +13,11 @@ WRITTEN = (MemberDescriptorType, GetSetDescriptorType)
 """Attributes that C code keeps, such as the number of an `OSError`."""
 
 
-def attribute(kind: type, name: str) -> Any:
+def attribute(kind: type, name: str) -> object:
     return vars(kind).get(name, ABSENT)
 
 
-def inherited(kind: type, name: str) -> Any:
+def inherited(kind: type, name: str) -> object:
     try:
         return type.__getattribute__(kind, name)
     except AttributeError:  # abstract methods of a class that has none

@@ -25,7 +25,7 @@ class Hidden:
     Nothing is put back: a model that leads to such an object does not run one record at a time.
     """
 
-    def __init__(self, held: Any, *, strict: bool) -> None:
+    def __init__(self, held: object, *, strict: bool) -> None:
         self.held, self.noted = held, place_of(held)
         self.strict = strict and advances(type(held))  # type: ignore[arg-type]
 
@@ -43,7 +43,7 @@ def advances(kind: type) -> bool:
     return hasattr(kind, "__next__") and not kind.__flags__ & (1 << 9) and not issubclass(kind, io.IOBase)
 
 
-def place_of(value: Any, depth: int = DEPTH) -> Any:
+def place_of(value: object, depth: int = DEPTH) -> object:
     """Copy the state that tells how far an object has advanced, so that later calls do not change the copy."""
     if not depth:
         return value
@@ -71,7 +71,7 @@ def _frame(frame: Any, depth: int) -> Any:
     return frame.f_lasti, {name: place_of(one, depth - 1) for name, one in frame.f_locals.items()}
 
 
-def _copied(value: Any, depth: int) -> Any:
+def _copied(value: Any, depth: int) -> object:
     if len(value) > LONGEST:
         return len(value), value
     if isinstance(value, dict):

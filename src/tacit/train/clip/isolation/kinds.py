@@ -19,7 +19,6 @@ import types
 import weakref
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -61,7 +60,7 @@ PLACES = tuple(
 )
 
 
-def plain(value: Any) -> bool:
+def plain(value: object) -> bool:
     """Whether an object is a constant; an instance of a user's class may have attributes besides."""
     return _plain(type(value))  # type: ignore[arg-type]
 
@@ -155,13 +154,13 @@ def of_the_user(module: types.ModuleType) -> bool:
     return module.__name__ == "__main__" or (isinstance(file, str) and not file.startswith(PLACES))
 
 
-def of_sharding(value: Any) -> bool:
+def of_sharding(value: object) -> bool:
     """Whether an object is torch's own that sees to parameters in parts: it gathers them in every pass anew."""
     name = str(type(value).__module__)
     return name.startswith("torch.distributed.") and not isinstance(value, torch.Tensor | torch.nn.Module)
 
 
-def handlers() -> list[Any]:
+def handlers() -> list[object]:
     """Logging handlers that store what they are given: user-defined ones, and those with a buffer."""
     every = [logging.root, *logging.root.manager.loggerDict.values()]
     found = [one for each in every for one in (getattr(each, "handlers", ()))]

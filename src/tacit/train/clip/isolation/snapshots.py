@@ -43,7 +43,7 @@ def same(held: Iterable[object], noted: Iterable[object]) -> bool:
 class Mapping:
     """A dict, its order included; the namespaces of modules and objects among them."""
 
-    def __init__(self, held: dict[Any, Any]) -> None:
+    def __init__(self, held: dict[object, object]) -> None:
         self.held = held
         self.keys, self.values = list(_kind(held).keys(held)), list(_kind(held).values(held))
 
@@ -72,7 +72,7 @@ def _differing(now: dict[Any, Any], before: dict[Any, Any]) -> str:
     return ""
 
 
-def _kind(held: dict[Any, Any]) -> type[dict[Any, Any]]:
+def _kind(held: dict[object, object]) -> type[dict[object, object]]:
     """The type whose methods to use: ordered dicts store their order separately."""
     return OrderedDict if isinstance(held, OrderedDict) else dict
 
@@ -83,7 +83,7 @@ class Names:
     Names are changed one by one, so that the module stays usable by other threads meanwhile.
     """
 
-    def __init__(self, held: dict[str, Any], only: frozenset[str] | None = None) -> None:
+    def __init__(self, held: dict[str, object], only: frozenset[str] | None = None) -> None:
         self.held, self.only = held, only
         self.noted = {name: held.get(name, ABSENT) for name in (held if only is None else only)}
 
@@ -117,7 +117,7 @@ def _is_loaded(value: object) -> bool:
 class Added:
     """Remove new variables with data from a library's module; what the library loads late is left alone."""
 
-    def __init__(self, held: dict[str, Any]) -> None:
+    def __init__(self, held: dict[str, object]) -> None:
         self.held, self.noted = held, frozenset(held)
 
     def restore(self) -> None:
@@ -149,7 +149,7 @@ class Patched:
 class Sequence:
     """A list or a deque."""
 
-    def __init__(self, held: list[Any] | deque[Any]) -> None:
+    def __init__(self, held: list[object] | deque[object]) -> None:
         self.held, self.noted = held, list(_each(held))
 
     def restore(self) -> None:
@@ -167,20 +167,20 @@ class Sequence:
         return len(found) != len(self.noted) or not all(map(alike, found, self.noted))
 
 
-def _each(held: list[Any] | deque[Any] | set[Any]) -> Iterator[Any]:
+def _each(held: list[object] | deque[object] | set[object]) -> Iterator[Any]:
     """The actual items, whatever a subclass reports."""
     found: Iterator[Any] = _base(held).__iter__(held)
     return found
 
 
-def _base(held: list[Any] | deque[Any] | set[Any]) -> Any:
+def _base(held: list[object] | deque[object] | set[object]) -> Any:
     return list if isinstance(held, list) else deque if isinstance(held, deque) else set
 
 
 class Members:
     """A set."""
 
-    def __init__(self, held: set[Any]) -> None:
+    def __init__(self, held: set[object]) -> None:
         self.held, self.noted = held, list(_each(held))
 
     def restore(self) -> None:
@@ -270,7 +270,7 @@ class Registered:
 class Kind:
     """The class of an object, and the dict of its attributes, where it has one."""
 
-    def __init__(self, held: Any, attributes: dict[str, Any] | None) -> None:
+    def __init__(self, held: object, attributes: dict[str, object] | None) -> None:
         self.held, self.kind, self.attributes = held, type(held), attributes
 
     def restore(self) -> None:
@@ -286,7 +286,7 @@ class Kind:
 class Partial:
     """What a partial function calls."""
 
-    def __init__(self, held: partial[Any]) -> None:
+    def __init__(self, held: partial[object]) -> None:
         self.held, self.noted = held, (held.func, held.args, held.keywords, held.__dict__)
 
     def restore(self) -> None:
@@ -301,7 +301,7 @@ class Partial:
 class Attributes:
     """Attributes that descriptors read and write: those of a class, and slots of an object."""
 
-    def __init__(self, held: Any, get: Callable[[str], Any], names: Callable[[], Iterable[str]]) -> None:
+    def __init__(self, held: object, get: Callable[[str], object], names: Callable[[], Iterable[str]]) -> None:
         self.held, self.get, self.names = held, get, names
         self.noted = {name: get(name) for name in names()}
 

@@ -54,7 +54,7 @@ class Stopped(BaseException):
 class Surroundings(Reach):
     """The state around some user code as it is now. `run` calls a function and restores all of it."""
 
-    def __init__(self, *roots: Any, near: bool = False, called: Called | None = None) -> None:
+    def __init__(self, *roots: object, near: bool = False, called: Called | None = None) -> None:
         """`near`: see `Reach`. `called`: code that earlier runs came to, and that this one adds to."""
         super().__init__(*roots, near=near)
         self.called: Called = {} if called is None else called
@@ -134,7 +134,7 @@ class Surroundings(Reach):
             raise Stopped
         return found
 
-    def _call(self, frame: FrameType, event: str, _: Any) -> None:
+    def _call(self, frame: FrameType, event: str, _: object) -> None:
         """Snapshot what a library's code refers to and a function encloses, before it runs for the first time."""
         code = frame.f_code
         if code in self._known or _importing(frame):
@@ -181,13 +181,13 @@ class Surroundings(Reach):
         sys.setprofile(self._watch_again)
         raise Stopped
 
-    def _watch_again(self, frame: FrameType, event: str, _: Any) -> None:
+    def _watch_again(self, frame: FrameType, event: str, _: object) -> None:
         sys.settrace(self._call)
         if event == "call" and not self._over:
             self._call(frame, event, None)
         sys.setprofile(None)
 
-    def _note(self, code: CodeType, variables: dict[str, Any], functions: Iterable[FunctionType] = ()) -> None:
+    def _note(self, code: CodeType, variables: dict[str, object], functions: Iterable[FunctionType] = ()) -> None:
         """Visit what code names among the variables of its module, and what functions enclose."""
         if variables:
             self._codes.add(code)

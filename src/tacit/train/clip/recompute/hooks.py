@@ -36,20 +36,20 @@ class Part(Protocol):
 
     def begin(self) -> None: ...
 
-    def again(self, *args: Any, **kwargs: Any) -> Any: ...
+    def again(self, *args: object, **kwargs: object) -> Any: ...
 
 
 class Watcher(Protocol):
     """A capture's decision about a part that is about to run; None runs it unchanged."""
 
-    def opened(self, function: Callable[..., Any] | None) -> AbstractContextManager[Part | None]: ...
+    def opened(self, function: Callable[..., object] | None) -> AbstractContextManager[Part | None]: ...
 
 
 class _Reentrant:
     """Replacement for the older (reentrant) checkpointing, whose first run hides its operations from autograd."""
 
     @staticmethod
-    def apply(*_: Any) -> Any:
+    def apply(*_: object) -> Any:
         raise BadInput(
             "The model checkpoints with use_reentrant=True, which hides what its parameters do.",
             fix='Use use_reentrant=False; in Hugging Face, gradient_checkpointing_kwargs={"use_reentrant": False}.',
@@ -60,7 +60,7 @@ class AsItIs:
     """A watcher for ordinary autograd: no part is recomputed."""
 
     @contextmanager
-    def opened(self, function: Callable[..., Any] | None) -> Iterator[None]:
+    def opened(self, function: Callable[..., object] | None) -> Iterator[None]:
         yield None
 
 
@@ -89,15 +89,15 @@ def _saving() -> Iterator[None]:
 class _Saver:
     """Replacement for that function: `_told` gives it no per-record tensors."""
 
-    theirs: Any
+    theirs: object
 
-    def apply(self, *args: Any) -> Any:
+    def apply(self, *args: object) -> Any:
         with enable_single_level_autograd_function():
             return super(torch.autograd.Function, self.theirs).apply(*args)  # type: ignore[misc]
 
 
 @contextmanager
-def _replaced(name: str, made: Callable[[Any], Any]) -> Iterator[None]:
+def _replaced(name: str, made: Callable[[Any], object]) -> Iterator[None]:
     """Temporarily replace an attribute of torch's checkpoint module by what `made` makes of it."""
     theirs = getattr(checkpoint, name)
     setattr(checkpoint, name, made(theirs))
@@ -137,7 +137,7 @@ class Held:
     tensor: Tensor
 
 
-def _unpacked(again: Callable[..., Any]) -> Callable[..., Any]:
+def _unpacked(again: Callable[..., object]) -> Callable[..., object]:
     def run(*args: Any, **kwargs: Any) -> Any:
         given = (one.tensor if isinstance(one, Held) else one for one in args[:-1])
         return again(*given, **kwargs)
@@ -161,14 +161,14 @@ class _Trial:
     second: Any = None
 
     @contextmanager
-    def opened(self, function: Callable[..., Any] | None) -> Iterator[Part]:
+    def opened(self, function: Callable[..., object] | None) -> Iterator[Part]:
         self.function = function
         yield self
 
     def begin(self) -> None:
         self.began = True
 
-    def again(self, *args: Any, **kwargs: Any) -> Any:
+    def again(self, *args: object, **kwargs: object) -> Any:
         (self.second,) = args
         return self.function(*args)
 

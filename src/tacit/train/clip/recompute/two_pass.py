@@ -126,7 +126,7 @@ class Again(Capture):
     """A capture that drops what happens in checkpointed parts, and captures it again when gradients arrive."""
 
     slots: list[Slot] = field(default_factory=list)
-    within: Callable[[], AbstractContextManager[Any]] = nullcontext
+    within: Callable[[], AbstractContextManager[object]] = nullcontext
     part: Part | None = None
     again: list[Part] = field(default_factory=list)
     hooks: list[Any] = field(default_factory=list)
@@ -150,7 +150,7 @@ class Again(Capture):
             self.hooks.append(hook)
 
     @contextmanager
-    def opened(self, function: Callable[..., Any] | None) -> Iterator[Part | None]:
+    def opened(self, function: Callable[..., object] | None) -> Iterator[Part | None]:
         """Context for a checkpointed part that will be recomputed; parts nested inside it are not."""
         if self.part is not None or function is None:
             yield None
@@ -281,7 +281,7 @@ def clipped_again(
     clip_norm: float | Tensor,
     weigh: Weigh = FLAT,
     *,
-    within: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    within: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Clipped:
     """Compute what `clipped_sum` computes, with checkpointing's memory; parts are recomputed `within` a context."""
     known = forward.parameters, Level(len(mask), forward.traced), forward.copies, forward.owned, forward.lasting

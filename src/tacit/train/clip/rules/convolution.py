@@ -105,7 +105,7 @@ def _tuple(value: Any, spatial: int) -> tuple[int, ...]:
     return tuple(value) * spatial if len(value) == 1 else tuple(value)
 
 
-def _padding(value: Any, kernel: torch.Size, dilation: tuple[int, ...]) -> list[int]:
+def _padding(value: object, kernel: torch.Size, dilation: tuple[int, ...]) -> list[int]:
     """In the order F.pad wants: last axis first, before and after."""
     sides: list[tuple[int, int]] = []
     for axis, (size, spread) in enumerate(zip(kernel, dilation, strict=True)):

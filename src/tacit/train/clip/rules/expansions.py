@@ -110,7 +110,7 @@ def gru_cell(capture: Capture, x: Tensor, hidden: Tensor, *weights: Any) -> Tens
     return fresh + update * (hidden - fresh)
 
 
-def simple_cell(kind: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+def simple_cell(kind: Callable[[Tensor], Tensor]) -> Callable[..., object]:
     """torch.rnn_tanh_cell and torch.rnn_relu_cell."""
 
     def cell(capture: Capture, x: Tensor, hidden: Tensor, *weights: Any) -> Tensor:
@@ -128,23 +128,23 @@ def _cell(
     return capture.run(F.linear, x, w_in, b_in), capture.run(F.linear, hidden, w_state, b_state)
 
 
-def lstm(capture: Capture, x: Tensor, hx: Any, weights: Sequence[Tensor], *rest: Any) -> Any:
+def lstm(capture: Capture, x: Tensor, hx: Any, weights: Sequence[Tensor], *rest: Any) -> object:
     """torch.lstm, unrolled in time."""
     before = [] if isinstance(hx, Tensor) else list(zip(*hx, strict=True))  # packed sequences are refused below
     output, states = _stack(capture, x, before, weights, rest, _run_lstm)
     return output, *(torch.stack(part) for part in zip(*states, strict=True))
 
 
-def gru(capture: Capture, x: Tensor, hx: Tensor, weights: Sequence[Tensor], *rest: Any) -> Any:
+def gru(capture: Capture, x: Tensor, hx: Tensor, weights: Sequence[Tensor], *rest: object) -> object:
     """torch.gru, unrolled in time."""
     output, states = _stack(capture, x, [(state,) for state in hx], weights, rest, _run_gru)
     return output, torch.stack([state for (state,) in states])
 
 
-def simple(kind: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+def simple(kind: Callable[[Tensor], Tensor]) -> Callable[..., object]:
     """torch.rnn_tanh and torch.rnn_relu."""
 
-    def rnn(capture: Capture, x: Tensor, hx: Tensor, weights: Sequence[Tensor], *rest: Any) -> Any:
+    def rnn(capture: Capture, x: Tensor, hx: Tensor, weights: Sequence[Tensor], *rest: Any) -> object:
         def run(*parts: Any) -> Any:
             return _run_simple(kind, *parts)
 
@@ -216,7 +216,7 @@ def _first(values: Tensor, rows: int) -> Tensor:
     return values.unflatten(1, (-1, rows)).transpose(0, 1)
 
 
-def _run_lstm(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
+def _run_lstm(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> object:
     """All time steps, in float32 or better; the result has the dtype of the state."""
     hidden, cell = state
     wider = (None if part is None else wide(part) for part in (gates, hidden, cell, weight, bias))
@@ -225,7 +225,7 @@ def _run_lstm(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) 
     return found, (found[-1], last), gates
 
 
-def _run_gru(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
+def _run_gru(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> object:
     """n = tanh(x_n + r h_n): the state's part of this gate is scaled by r, so it is captured separately."""
     tap = torch.zeros_like(gates).requires_grad_()
     states = [state]
@@ -239,7 +239,7 @@ def _run_gru(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -
     return torch.stack([hidden for (hidden,) in states[1:]]), states[-1], tap
 
 
-def _run_simple(kind: Any, gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
+def _run_simple(kind: Any, gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> object:
     states = [state]
     for now in gates.unbind(0):
         states.append((kind(now + F.linear(states[-1][0], weight, bias)),))

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ..capture.kept import Record
 
 Found = Iterator[tuple[Tensor, Term]]
-RULES: dict[Callable[..., Any], Callable[[Record, Tensor, int], Found]] = {}
-EXPANSIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
+RULES: dict[Callable[..., object], Callable[[Record, Tensor, int], Found]] = {}
+EXPANSIONS: dict[Callable[..., object], Callable[..., object]] = {}
 
 
 def rule(*functions: Callable[..., Any]) -> Callable[[Any], Any]:
@@ -39,14 +39,14 @@ def rule(*functions: Callable[..., Any]) -> Callable[[Any], Any]:
     return register
 
 
-def argument(record: Record, position: int, name: str, default: Any = None) -> Any:
+def argument(record: Record, position: int, name: str, default: object = None) -> Any:
     """An argument by position or by name."""
     if position < len(record.args):
         return record.args[position]
     return record.kwargs.get(name, default)
 
 
-def uses(record: Record, tensor: Any) -> bool:
+def uses(record: Record, tensor: object) -> bool:
     return any(tensor is used for used in record.used)
 
 
