@@ -17,7 +17,7 @@ from ..core.randomness import Source
 from .bins import CELLS, WIDE, Bins, Cells, cells_of_array, cells_of_table, counted_bins, equal_bins, widths
 from .budget import Budget
 from .linear import PrivateLogisticRegression
-from .rows import bounded, read
+from .rows import bounded, fewest, read
 from .scaling import Bounds, of_width, public_bounds
 from .tables import Schemas, encoded, schema_of
 
@@ -52,7 +52,7 @@ class PrivateAdditiveTrees(PrivateLogisticRegression):
         bounds: Bounds = None,
         method: str = "auto",
         schema: Schemas = None,
-        classes: Sequence[Any] | None = None,
+        classes: Sequence[object] | None = None,
         adjacency: str = "add-remove",
         regularization: float | str = "auto",
         fit_intercept: bool = True,
@@ -74,7 +74,7 @@ class PrivateAdditiveTrees(PrivateLogisticRegression):
         self.ledger = ledger
         self.random_state = random_state
 
-    def contributions(self, X: Any) -> NDArray[np.float64]:
+    def contributions(self, X: object) -> NDArray[np.float64]:
         """What each feature adds to the decision, for two classes: shape (n, features). Their sum and `intercept_`
         are the decision."""
         if len(self.classes_) > 2:
@@ -89,7 +89,7 @@ class PrivateAdditiveTrees(PrivateLogisticRegression):
         tags.classifier_tags.poor_score = True  # on the tiny data of scikit-learn's own checks
         return tags
 
-    def _training(self, X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any]]:
+    def _training(self, X: object, y: ArrayLike | None) -> tuple[Any, NDArray[np.generic]]:
         if self.schema is not None:
             x, labels = super()._training(X, y)
             return cells_of_table(x, schema_of(self.schema)), labels
@@ -97,9 +97,9 @@ class PrivateAdditiveTrees(PrivateLogisticRegression):
         x, labels = super()._training(X, y)
         return cells_of_array(x, of_width(bounds, x.shape[1])), labels
 
-    def _asked(self, X: Any) -> Any:
+    def _asked(self, X: object) -> Any:
         if self.schema is not None:
-            x, _ = encoded(schema_of(self.schema), X, None, labelled=False)
+            x, _ = encoded(schema_of(self.schema), X, None, labelled=False, fewest=fewest(self))
             cells = cells_of_table(x, schema_of(self.schema))
         else:
             x = read(self, X, sparse=False, reset=False)
@@ -122,7 +122,7 @@ class PrivateAdditiveTrees(PrivateLogisticRegression):
     def _width(self, x: Cells, budget: Budget) -> int:
         return sum(widths(x, WIDE if budget.beside is None else self._parts() + WIDE))
 
-    def _prepared(self, x: Cells, budget: Budget, rng: Source) -> Any:
+    def _prepared(self, x: Cells, budget: Budget, rng: Source) -> object:
         counted = budget.beside
         noise = counted.noise_multiplier if isinstance(counted, Gaussian) else None
         self.bins_: Bins = (

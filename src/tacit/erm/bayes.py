@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,7 +44,7 @@ class PrivateGaussianNB(PrivateClassifier):
         delta: float | None = None,
         *,
         schema: Schemas = None,
-        classes: Sequence[Any] | None = None,
+        classes: Sequence[object] | None = None,
         adjacency: str = "add-remove",
         norm_bound: float = 1.0,
         public_size: int | None = None,
@@ -61,7 +61,7 @@ class PrivateGaussianNB(PrivateClassifier):
         self.ledger = ledger
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: object, y: ArrayLike | None = None) -> Self:
         """Train on rows X (n, features) and labels y; with `schema`, on a table that may hold its label itself."""
         self._begin()
         x, place = self._read(X, y)
@@ -96,7 +96,7 @@ class PrivateGaussianNB(PrivateClassifier):
         self.class_count_ = count[:, 0]
         self.class_prior_ = self.class_count_ / self.class_count_.sum()
 
-    def predict_joint_log_proba(self, X: Any) -> Floats:
+    def predict_joint_log_proba(self, X: object) -> Floats:
         """The logarithm of P(class) times the density of the record given the class: shape (n, classes)."""
         check_is_fitted(self, self._result)
         x = self._asked(X)
@@ -105,9 +105,9 @@ class PrivateGaussianNB(PrivateClassifier):
         far = far + (self.theta_**2 / self.var_).sum(axis=1)
         return np.asarray(np.log(self.class_prior_) - (spread + far) / 2)
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: object) -> Floats:
         """The probability of each class, in the order of `classes_`."""
         return np.asarray(special.softmax(self.predict_joint_log_proba(X), axis=1))
 
-    def _answered(self, X: Any) -> NDArray[np.int64]:
+    def _answered(self, X: object) -> NDArray[np.int64]:
         return np.asarray(self.predict_joint_log_proba(X).argmax(axis=1))

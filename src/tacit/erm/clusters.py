@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +65,7 @@ class PrivateKMeans(ClusterMixin, PrivateOfRows):
         self.ledger = ledger
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: object, y: object = None) -> Self:
         """Find centres of rows X (n, features); y is not read."""
         self._begin()
         count, steps = check.whole("n_clusters", self.n_clusters), check.whole("max_iter", self.max_iter)
@@ -85,12 +85,12 @@ class PrivateKMeans(ClusterMixin, PrivateOfRows):
         self.n_iter_ = steps
         return self
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: object) -> NDArray[np.int64]:
         """The number of the nearest centre, for each record."""
         check_is_fitted(self, self._result)
         return nearest(self._rows(X, reset=False), self.cluster_centers_ / self._norm_bound())
 
-    def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:
+    def fit_predict(self, X: object, y: object = None, **kwargs: object) -> NDArray[np.int64]:
         """Fit, then `predict` the same records: for whoever holds them, not to be released."""
         return self.fit(X).predict(X)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -57,7 +57,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateOfRow
         self.ledger = ledger
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: object, y: object = None) -> Self:
         """Find components of rows X (n, features); y is not read."""
         self._begin()
         rows = self._rows(X, reset=True)
@@ -72,12 +72,12 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateOfRow
         self._solve(*self._moments(rows, noise, size), count)
         return self
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: object) -> Floats:
         """Coordinates along the components, shape (n, n_components)."""
         check_is_fitted(self, self._result)
         return np.asarray((self._rows(X, reset=False) * self._norm_bound() - self.mean_) @ self.components_.T)
 
-    def inverse_transform(self, X: Any) -> Floats:
+    def inverse_transform(self, X: object) -> Floats:
         """Rows with these coordinates."""
         check_is_fitted(self, self._result)
         return np.asarray(np.asarray(X, dtype=np.float64) @ self.components_ + self.mean_)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..core import BadInput, Charger
 from .linear import PrivateLinearClassifier
@@ -34,7 +33,7 @@ class PrivateERM(PrivateLinearClassifier):
         penalty: str = "l2",
         method: str = "auto",
         schema: Schemas = None,
-        classes: Sequence[Any] | None = None,
+        classes: Sequence[object] | None = None,
         adjacency: str = "add-remove",
         norm_bound: float = 1.0,
         regularization: float | str = "auto",

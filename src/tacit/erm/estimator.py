@@ -73,12 +73,12 @@ class PrivateEstimator(BaseEstimator):
     _copied = False
     _changed = False
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Change settings; a copy by `sklearn.base.clone` whose settings were changed will not fit: see `trials`."""
         self._changed = self._changed or (self._copied and changes(params))
         return super().set_params(**params)  # type: ignore[no-any-return]
 
-    def __getstate__(self) -> Any:
+    def __getstate__(self) -> object:
         """What a pickle or a copy holds. A fitted one goes without the seed, which would undo its noise."""
         state = super().__getstate__()
         return {**state, "random_state": None} if self._result in state else state

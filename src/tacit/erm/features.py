@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..core import check
 from .estimator import PrivateEstimator
 from .losses import Floats
-from .rows import bounded, read
+from .rows import bounded, fewest, read
 from .tables import Schemas, encoded, read_off, row_norm, schema_of
 
 
@@ -19,11 +17,11 @@ class PrivateOfRows(PrivateEstimator):
     schema: Schemas
     norm_bound: float
 
-    def _rows(self, X: Any, *, reset: bool) -> Floats:
+    def _rows(self, X: object, *, reset: bool) -> Floats:
         if self.schema is None:
             x = read(self, X, sparse=False, reset=reset)
         else:
-            x, _ = encoded(schema_of(self.schema), X, None, labelled=False)
+            x, _ = encoded(schema_of(self.schema), X, None, labelled=False, fewest=fewest(self))
             self.n_features_in_ = x.shape[1]
         return np.asarray(bounded(x, self._norm_bound(), False))
 

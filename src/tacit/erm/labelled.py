@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ..core import BadInput, PrivacyWarning, check
 from .estimator import PrivateEstimator
-from .rows import answers, bounded, checked, places, read
+from .rows import answers, bounded, checked, fewest, places, read
 from .tables import Schemas, encoded, label_places, read_off, row_norm, schema_of
 
 READ = "the list of classes: it was read off the data"
@@ -29,15 +29,15 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     classes_: NDArray[Any]
     _sparse = False
 
-    def _read(self, X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[np.int64]]:
+    def _read(self, X: object, y: ArrayLike | None) -> tuple[Any, NDArray[np.int64]]:
         """Rows, and the number of each record's class; -1 for a record of none, which counts as nothing."""
         x, labels = self._training(X, y)
         self.classes_ = self._classes(labels)
         return x, labels if self.schema is not None else places(labels, self.classes_)
 
-    def _training(self, X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any]]:
+    def _training(self, X: object, y: ArrayLike | None) -> tuple[Any, NDArray[Any]]:
         if self.schema is not None:
-            x, labels = encoded(schema_of(self.schema), X, y)
+            x, labels = encoded(schema_of(self.schema), X, y, fewest=fewest(self))
             self.n_features_in_ = x.shape[1]
             return x, labels
         x, labels = checked(self, X, y, sparse=self._sparse, guess=self.classes is None)
@@ -45,24 +45,24 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
             check_classification_targets(labels)
         return x, labels
 
-    def _asked(self, X: Any) -> Any:
+    def _asked(self, X: object) -> Any:
         """Rows to predict for, shortened as those of the training were."""
         if self.schema is not None:
-            x, _ = encoded(schema_of(self.schema), X, None, labelled=False)
+            x, _ = encoded(schema_of(self.schema), X, None, labelled=False, fewest=fewest(self))
         else:
             x = read(self, X, sparse=self._sparse, reset=False)
         return bounded(x, self._norm_bound(), False) * self._norm_bound()
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: object) -> NDArray[Any]:
         """The likeliest class of each record."""
         check_is_fitted(self, self._result)
         return np.asarray(self.classes_[self._answered(X)])
 
-    def _answered(self, X: Any) -> NDArray[np.int64]:
+    def _answered(self, X: object) -> NDArray[np.int64]:
         """The number of the likeliest class of each record."""
         raise NotImplementedError
 
-    def score(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: object, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """The share of right answers. Labels are read as `fit` reads them; one of no class is never answered rightly.
 
         Of records that the model was trained on this is no private number.
@@ -71,10 +71,10 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         return float(np.average(self._right(X, y).astype(np.float64), weights=weights))
 
-    def _right(self, X: Any, y: ArrayLike | None) -> NDArray[np.bool_]:
+    def _right(self, X: object, y: ArrayLike | None) -> NDArray[np.bool_]:
         """Which records are answered rightly, each by itself."""
         if self.schema is not None:
-            place = label_places(schema_of(self.schema), X, y)
+            place = label_places(schema_of(self.schema), X, y, fewest(self))
         elif y is None:
             raise BadInput(f"{self._name()} needs the labels as y.")
         else:
@@ -83,7 +83,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         check_consistent_length(given, place)
         return np.asarray(given == place)
 
-    def _classes(self, labels: NDArray[Any]) -> NDArray[Any]:
+    def _classes(self, labels: NDArray[np.generic]) -> NDArray[np.generic]:
         if self.schema is not None:
             own = schema_of(self.schema).classes
             if self.classes is not None and [str(name) for name in self.classes] != list(own):
@@ -117,7 +117,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         return read_off(schema_of(self.schema))
 
 
-def several(classes: Sequence[Any]) -> NDArray[Any]:
+def several(classes: Sequence[object]) -> NDArray[np.generic]:
     """A public list of classes, as numbers or texts, or as objects where it holds both."""
     named = [name.item() if isinstance(name, np.generic) else name for name in classes]
     if len(named) < 2 or len(set(named)) < len(named):

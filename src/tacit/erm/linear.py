@@ -53,7 +53,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         *,
         method: str = "auto",
         schema: Schemas = None,
-        classes: Sequence[Any] | None = None,
+        classes: Sequence[object] | None = None,
         adjacency: str = "add-remove",
         norm_bound: float = 1.0,
         regularization: float | str = "auto",
@@ -80,7 +80,7 @@ class PrivateLinearClassifier(PrivateClassifier):
     def _loss(self) -> MarginLoss:
         raise NotImplementedError
 
-    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: object, y: ArrayLike | None = None) -> Self:
         """Train on rows X (n, features) and labels y; with `schema`, on a table that may hold its label itself."""
         before = self._before()
         self._begin()
@@ -134,17 +134,17 @@ class PrivateLinearClassifier(PrivateClassifier):
         """How many features the rows will have: a public number."""
         return int(x.shape[1])
 
-    def _prepared(self, x: Any, budget: Budget, rng: Source) -> Any:
+    def _prepared(self, x: Any, budget: Budget, rng: Source) -> object:
         """Rows as they are fitted; called after the charge."""
         return x
 
-    def decision_function(self, X: Any) -> Floats:
+    def decision_function(self, X: object) -> Floats:
         """One number per record for two classes, else one per record and class: larger means likelier."""
         check_is_fitted(self, "coef_")
         found = products_by_row(self._asked(X), self.coef_.T) + self.intercept_
         return found[:, 0] if len(self.classes_) == 2 else found
 
-    def _answered(self, X: Any) -> NDArray[np.int64]:
+    def _answered(self, X: object) -> NDArray[np.int64]:
         found = self.decision_function(X)
         return np.asarray(found > 0, dtype=np.int64) if found.ndim == 1 else found.argmax(axis=1)
 
@@ -202,7 +202,7 @@ class PrivateLogisticRegression(PrivateLinearClassifier):
     def _loss(self) -> MarginLoss:
         return Logistic()
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: object) -> Floats:
         """The probability of each class, in the order of `classes_`."""
         found = self.decision_function(X)
         if found.ndim == 1:

@@ -63,7 +63,7 @@ class PrivateLocalRegression(PrivateLinearRegression):
         )  # fmt: skip
         self.sends = sends
 
-    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: object, y: ArrayLike | None = None) -> Self:
         """Randomise every record by itself, and learn from what was sent."""
         self._begin()
         x, target = self._training(X, y)
@@ -72,7 +72,7 @@ class PrivateLocalRegression(PrivateLinearRegression):
         self._charge(Gaussian(budget.gaussian_noise()), budget)
         return self._learn(self._sent(x, target, rng))
 
-    def randomized(self, X: Any, y: ArrayLike) -> Floats:
+    def randomized(self, X: object, y: ArrayLike) -> Floats:
         """What the people of these records send: one row each, which nothing but their own record goes into.
 
         A ledger is charged before the draw. `fit_sent` charges the collector's ledger, if there is one, once more.

@@ -23,7 +23,7 @@ TIMES = {"no noise": 1e6, "noise 2 times too small": 2.0, "noise 3 times too sma
 """By how much the noise of each fault is too small; of a millionth nothing is left that could be seen."""
 
 
-def planted(model: Any, fault: str) -> Any | None:
+def planted(model: object, fault: str) -> Any | None:
     """An estimator with the settings of `model` and this fault; None where it cannot be planted exactly.
 
     It charges nothing: no ledger is given to it.
@@ -40,14 +40,14 @@ class _Weaker(PrivateLinearClassifier):
 
     _times: ClassVar[float]
 
-    def _prepared(self, x: Any, budget: Budget, rng: Source) -> Any:
+    def _prepared(self, x: Any, budget: Budget, rng: Source) -> object:
         if isinstance(budget.beside, Gaussian):
             budget = replace(budget, beside=Gaussian(budget.beside.noise_multiplier / self._times))
         return super()._prepared(x, budget, rng)
 
     def _solved(
         self,
-        rows: Any,
+        rows: object,
         place: NDArray[Any],
         loss: MarginLoss,
         design: Design,

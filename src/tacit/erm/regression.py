@@ -16,7 +16,7 @@ from .estimator import strength
 from .features import PrivateOfRows
 from .losses import Floats
 from .noise import from_products, gaussian, products, room_of_sums
-from .rows import NUMERIC, answers, bounded, checked, largest_norm, number
+from .rows import NUMERIC, answers, bounded, checked, fewest, largest_norm, number
 from .tables import Schemas, encoded, same_length, schema_of
 
 
@@ -57,7 +57,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateOfRows):
         self.ledger = ledger
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: object, y: ArrayLike | None = None) -> Self:
         """Train on rows X (n, features) and numbers y; one that is not finite counts as the middle of the range."""
         self._begin()
         self._range(), strength(self.regularization)
@@ -76,7 +76,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateOfRows):
         pulls = gaussian(rows.T @ goal, norm * room, noise, rng)
         return self._solve(from_products(moments, features), pulls, noise * norm**2 * math.sqrt(features), size)
 
-    def predict(self, X: Any) -> Floats:
+    def predict(self, X: object) -> Floats:
         """The expected number of each record, within `target_range`."""
         check_is_fitted(self, "coef_")
         rows = self._rows(X, reset=False) * self._norm_bound()
@@ -87,7 +87,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateOfRows):
         tags.regressor_tags.poor_score = True  # on the tiny data of scikit-learn's own checks
         return tags
 
-    def _goal(self, target: NDArray[Any]) -> Floats:
+    def _goal(self, target: NDArray[np.generic]) -> Floats:
         """Targets within [-1, 1]: clipped to the range, and its middle where they are not finite."""
         low, high = self._range()
         half = (high - low) / 2
@@ -107,12 +107,12 @@ class PrivateLinearRegression(RegressorMixin, PrivateOfRows):
         self.intercept_ = float((theta[-1] if self.fit_intercept else 0.0) * half + low + half)
         return self
 
-    def _training(self, X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any]]:
+    def _training(self, X: object, y: ArrayLike | None) -> tuple[Any, NDArray[np.generic]]:
         if self.schema is None:
             return checked(self, X, y, sparse=False)
         if y is None:
             raise BadInput(f"{self._name()} needs the targets as y.", fix="A schema's label is a category.")
-        x, _ = encoded(schema_of(self.schema), X, None, labelled=False)
+        x, _ = encoded(schema_of(self.schema), X, None, labelled=False, fewest=fewest(self))
         self.n_features_in_ = x.shape[1]
         return x, same_length(len(x), answers(y))
 

@@ -46,7 +46,7 @@ def _bound(rows: Floats, x: Any, norm_bound: float) -> None:
     rows *= _shrink(np.sqrt(np.einsum("ij,ij->i", rows, rows)))[:, None]
 
 
-def checked(estimator: Any, x: Any, y: Any, *, sparse: bool, guess: bool = False) -> tuple[Any, NDArray[Any]]:
+def checked(estimator: object, x: object, y: object, *, sparse: bool, guess: bool = False) -> tuple[Any, NDArray[Any]]:
     """Rows and labels of matching length, as arrays. No value is looked at: a NaN raises nothing (soundness rule 8)."""
     from sklearn.utils.validation import check_consistent_length
 
@@ -58,7 +58,7 @@ def checked(estimator: Any, x: Any, y: Any, *, sparse: bool, guess: bool = False
     return rows, labels
 
 
-def read(estimator: Any, x: Any, *, sparse: bool, reset: bool) -> Any:
+def read(estimator: object, x: object, *, sparse: bool, reset: bool) -> Any:
     """Rows as an array or a sparse matrix of float64; names and number of the features are kept, or compared."""
     from sklearn.utils.validation import validate_data
 
@@ -74,7 +74,7 @@ def read(estimator: Any, x: Any, *, sparse: bool, reset: bool) -> Any:
         )  # fmt: skip
 
 
-def _two_dimensional(x: Any) -> None:
+def _two_dimensional(x: object) -> None:
     """Refuse by shape and type what is no table of real numbers: scikit-learn's own errors would print its values."""
     held = x if hasattr(x, "columns") or hasattr(x, "ndim") else _array(x)
     dimensions = getattr(held, "ndim", 2)
@@ -86,17 +86,17 @@ def _two_dimensional(x: Any) -> None:
     _real(held)
 
 
-def _real(x: Any) -> None:
+def _real(x: object) -> None:
     if getattr(getattr(x, "dtype", None), "kind", "?") == "c":
         raise BadInput("Complex data not supported.", fix="Give real numbers.")
 
 
-def fewest(estimator: Any) -> int:
+def fewest(estimator: object) -> int:
     """How many records there must be: none where their number is private."""
     return 1 if getattr(estimator, "public_size", None) is None else 0
 
 
-def numbers(x: Any) -> Any:
+def numbers(x: object) -> Any:
     """Numbers as they are; in a list or an array of objects or texts every entry by itself, NaN where it is no number.
 
     One entry that is no number neither raises nor changes how the others are read. A warning goes by the type of the
@@ -126,7 +126,7 @@ def number(value: Any) -> float:
         return math.nan
 
 
-def answers(y: Any, *, guess: bool = False) -> NDArray[Any]:
+def answers(y: object, *, guess: bool = False) -> NDArray[Any]:
     """Labels or targets as an array. Those of a list stay what they are, so that none changes how others are read; with
     `guess` numpy chooses one type for all of them.
     """
@@ -157,14 +157,14 @@ def places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     return np.array([_place(known, label) for label in labels.tolist()], dtype=np.int64)
 
 
-def _place(known: dict[Any, int], label: Any) -> int:
+def _place(known: dict[object, int], label: object) -> int:
     try:
         return known.get(label, -1)
     except Exception:  # whatever one person's value does
         return -1
 
 
-def _array(x: Any) -> NDArray[Any]:
+def _array(x: object) -> NDArray[np.generic]:
     """What a list or a frame is as an array; of objects where its entries are not all numbers."""
     for kind in (None, object):
         try:
@@ -176,7 +176,7 @@ def _array(x: Any) -> NDArray[Any]:
     return _entries(x) if isinstance(x, list | tuple) else np.zeros(0)
 
 
-def _entries(x: Any) -> NDArray[Any]:
+def _entries(x: Any) -> NDArray[np.generic]:
     """A list of rows of one length as an array of objects, entry by entry: no entry is asked to become an array."""
     if not all(isinstance(row, list | tuple) and len(row) == len(x[0]) for row in x):
         return np.zeros(0)

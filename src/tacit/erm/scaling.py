@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -60,7 +60,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
         self.ledger = ledger
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: object, y: object = None) -> Self:
         """Find means and spreads of rows X (n, features); y is not read."""
         self._begin()
         given = self._given()
@@ -96,13 +96,13 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
         self.scale_ = half * np.sqrt(np.clip(variance, min(noise * share / size, 1.0), 1.0))
         self.var_ = self.scale_**2
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: object) -> Floats:
         """Clip to the bounds, subtract the mean and divide by the spread."""
         check_is_fitted(self, self._result)
         x = read(self, X, sparse=False, reset=False)
         return np.asarray((self._clipped(x, self.mean_) - self.mean_) / self.scale_)
 
-    def inverse_transform(self, X: Any) -> Floats:
+    def inverse_transform(self, X: object) -> Floats:
         """Undo `transform`: scaled rows back to the original units."""
         check_is_fitted(self, self._result)
         return np.asarray(np.asarray(X, dtype=np.float64) * self.scale_ + self.mean_)

@@ -23,7 +23,7 @@ SCORE_NOISE = 3.0
 """Noise of a trial's score, in multiples of the noise that would spend the whole budget of its fit: a ninth of it."""
 HALVINGS = 6
 """How finely the budget of a trial is searched."""
-Settings = Mapping[str, Any]
+Settings = Mapping[str, object]
 
 
 class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
@@ -48,7 +48,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
     def __init__(
         self,
         estimator: PrivateEstimator,
-        param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
+        param_grid: Mapping[str, Sequence[object]] | Sequence[Mapping[str, Sequence[object]]],
         epsilon: float = 1.0,
         delta: float | None = None,
         *,
@@ -64,7 +64,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
         self.ledger = ledger
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: object, y: object = None) -> Self:
         """Search on rows X and labels y, as the estimator takes them."""
         self._begin()
         candidates = self._candidates()
@@ -106,18 +106,18 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
         """As many as the theorem of every candidate is for."""
         return min(int(self._with(each)._room) for each in ParameterGrid(self.param_grid))
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: object) -> Any:
         """The winner's answers."""
         check_is_fitted(self, self._result)
         return self.best_estimator_.predict(X)
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: object, y: object = None) -> float:
         """The share of right answers of the winner; on the records of the training it is not private."""
         check_is_fitted(self, self._result)
         return float(self.best_estimator_.score(X, y))
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: object) -> Any:
         """The winner's probabilities."""
         check_is_fitted(self, self._result)
         return self.best_estimator_.predict_proba(X)
@@ -145,7 +145,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
                 raise BadInput(f"param_grid names {name!r}, which is no setting to search over.")
         return found
 
-    def _made(self, settings: Settings, budget: Budget, **more: Any) -> Any:
+    def _made(self, settings: Settings, budget: Budget, **more: object) -> Any:
         mine = {"epsilon": budget.epsilon, "delta": budget.delta, "ledger": None, "random_state": None}
         return self._with({**settings, **mine, **more})
 
@@ -153,7 +153,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
         """The estimator with other settings, not fitted."""
         return type(self.estimator)(**{**self.estimator.get_params(deep=False), **settings})
 
-    def _quoted(self, X: Any, y: Any, settings: Settings, budget: Budget) -> Event:
+    def _quoted(self, X: object, y: object, settings: Settings, budget: Budget) -> Event:
         """What one trial costs. The fit stops where it would pay, before it looks at values."""
         try:
             self._made(settings, budget, ledger=_Till()).fit(X, y)
@@ -162,7 +162,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
         raise AssertionError("a private estimator charges before it draws")
 
     def _share(
-        self, X: Any, y: Any, candidates: list[Settings], mean: float, budget: Budget
+        self, X: object, y: object, candidates: list[Settings], mean: float, budget: Budget
     ) -> tuple[Budget, RepeatAndSelect]:
         """The largest budget of a trial at which the whole search stays within its own, and the search's event."""
 
@@ -182,7 +182,9 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
             raise BadInput("No trial fits into this budget.", fix="Raise epsilon, or lower trials.")
         return best
 
-    def _trial(self, X: Any, y: Any, settings: Settings, share: Budget, size: int, rng: Source) -> tuple[Any, float]:
+    def _trial(
+        self, X: object, y: object, settings: Settings, share: Budget, size: int, rng: Source
+    ) -> tuple[Any, float]:
         seed = None if self.random_state is None else int(rng.words(1)[0] >> np.uint64(2))
         model = self._made(settings, share, random_state=seed).fit(X, y)
         right = float(np.sum(model._right(X, y)))

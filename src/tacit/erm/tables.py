@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,17 +43,20 @@ def row_norm(schema: Schema) -> float:
 
 
 def encoded(
-    schema: Schema, frame: Any, y: ArrayLike | None, *, labelled: bool = True
+    schema: Schema, frame: object, y: ArrayLike | None, *, labelled: bool = True, fewest: int = 1
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Features and label numbers of a table; labels come from `y`, else from the schema's label column."""
-    found = table(frame)
+    """Features and label numbers of a table; labels come from `y`, else from the schema's label column.
+
+    `fewest` is 0 where the number of records is private: then a table without rows is one like any other.
+    """
+    found = table(frame, fewest=fewest)
     x = written_out(schema, found)
-    return x, label_places(schema, found, y) if labelled else np.zeros(0, dtype=np.int64)
+    return x, label_places(schema, found, y, fewest) if labelled else np.zeros(0, dtype=np.int64)
 
 
-def label_places(schema: Schema, frame: Any, y: ArrayLike | None) -> NDArray[np.int64]:
+def label_places(schema: Schema, frame: object, y: ArrayLike | None, fewest: int = 1) -> NDArray[np.int64]:
     """The number of each record's class, by `y` or else by the schema's label column; -1 for a label of none."""
-    found = table(frame)
+    found = table(frame, fewest=fewest)
     if y is None:
         return numbered(schema, found)
     labels = same_length(found.rows, answers(y))
@@ -62,14 +64,14 @@ def label_places(schema: Schema, frame: Any, y: ArrayLike | None) -> NDArray[np.
     return np.array([place.get(_word(label), -1) for label in labels.tolist()], dtype=np.int64)
 
 
-def same_length(records: int, labels: NDArray[Any]) -> NDArray[Any]:
+def same_length(records: int, labels: NDArray[np.generic]) -> NDArray[np.generic]:
     """The labels, one for each record."""
     if len(labels) != records:
         raise BadInput(f"There are {len(labels)} labels for {records} records.")
     return labels
 
 
-def _word(label: Any) -> str:
+def _word(label: object) -> str:
     """A label in the spelling of the schema's words, whatever one person's label is: 1.0 as 1."""
     try:
         return canonical(str(label))
