@@ -241,7 +241,7 @@ def _pair(noisy: Noisy, reach: Reach, term: Term, failure: float) -> Pair:
     return np.asarray(noisy(term), dtype=np.float64), reach(term, failure)
 
 
-def _plain(value: NDArray[Any], error: float) -> Figure:
+def _plain(value: NDArray[np.generic], error: float) -> Figure:
     return Figure(value, np.full(value.shape, float(error)))
 
 

@@ -177,8 +177,8 @@ def _column(figure: Figure) -> list[str]:
 
 
 def body_of(
-    keys: Mapping[str, tuple[Any, ...]], figures: Mapping[str, Figure], lost: Estimate | None
-) -> dict[str, Any]:
+    keys: Mapping[str, tuple[object, ...]], figures: Mapping[str, Figure], lost: Estimate | None
+) -> dict[str, object]:
     """What is stored of an answer."""
     parts = {
         name: {"value": figure.value, "error": figure.error if np.isfinite(figure.error).all() else None}
@@ -220,7 +220,7 @@ def _figure(part: Mapping[str, Any]) -> Figure:
     return Figure(value, np.full(len(value), np.nan) if part["error"] is None else part["error"])
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> Any:
     array = np.asarray(value)
     return array.ravel()[0].item() if array.size == 1 else value
 

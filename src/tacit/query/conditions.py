@@ -35,7 +35,7 @@ SOME = (
     "A mask of True and False that was made of the data is none."
 )
 SUCH = 'Such as: "age >= 30", "city = Bern", "`zip code` = 8001".'
-SIGNS: dict[str, Callable[[Any, Any], Any]] = {
+SIGNS: dict[str, Callable[[Any, Any], object]] = {
     "=": operator.eq,
     "==": operator.eq,
     "!=": operator.ne,
@@ -127,7 +127,7 @@ class Expression:
 Condition = Comparison | Expression
 
 
-def _settled(given: Any) -> Any:
+def _settled(given: object) -> Any:
     """A function of the table as the expression that it gives now: called later, it could give another."""
     names = ibis()._
     if not callable(given) or isinstance(given, type(names)):

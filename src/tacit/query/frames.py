@@ -44,7 +44,7 @@ def arrow_of(series: Any) -> Any:
     return found.cast(pyarrow.float32()) if pyarrow.types.is_float16(found.type) else found
 
 
-def _in_microseconds(found: Any) -> Any:
+def _in_microseconds(found: Any) -> object:
     """Times with a zone as the engine holds them; those that microseconds do not reach are missing."""
     import pyarrow
     from pyarrow import compute
@@ -56,13 +56,13 @@ def _in_microseconds(found: Any) -> Any:
     return compute.multiply(kept, factor).view(pyarrow.timestamp("us", found.type.tz))
 
 
-def _is_text(kind: Any) -> bool:
+def _is_text(kind: object) -> bool:
     from pyarrow import types
 
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
-def _unicode(found: Any) -> Any:
+def _unicode(found: Any) -> object:
     """Texts as they are where all are UTF-8: Arrow does not look, and an engine stops at one that is not."""
     import pyarrow
 
@@ -84,14 +84,14 @@ def _read(series: Any) -> Any:
         ) from None
 
 
-def texts(values: list[Any]) -> Any:
+def texts(values: list[object]) -> Any:
     """Python objects as texts; equal numbers have one text, whatever their type."""
     import pyarrow
 
     return pyarrow.array([text(value) for value in values], pyarrow.string())
 
 
-def text(value: Any) -> str | None:
+def text(value: object) -> str | None:
     """The text of one object: `1`, `1.0` and `Decimal("1")` are "1"; missing values, and what has no text, are None."""
     if value is None or type(value).__name__ in MISSING:
         return None
@@ -102,7 +102,7 @@ def text(value: Any) -> str | None:
     return None if found is None else found.encode("utf-8", "replace").decode()
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, Real | Decimal) and not isinstance(value, bool)
 
 

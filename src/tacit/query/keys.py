@@ -14,7 +14,7 @@ from ..core.errors import Argument, BadInput
 from .engines import Opened, ibis
 from .values import Column, exact_text, number_of, real, whole
 
-Key = tuple[Any, ...]
+Key = tuple[object, ...]
 MOST_KEYS = 1_000_000
 LISTED = 2_000
 """Keys of several columns that are written into the query one by one; of more, each column is filtered alone."""
@@ -44,7 +44,7 @@ class ByColumn:
         """Whether a row has a key at all."""
         return self.held(table).notnull()
 
-    def typed(self, table: Opened, value: Any) -> Any:
+    def typed(self, table: Opened, value: object) -> object:
         """A key as the column's type has it."""
         kind = self.held(table).type()
         try:
@@ -59,7 +59,7 @@ class ByColumn:
             fix = 'Write it as the column does, in quotes: "30" or "30.0".' if kind.is_string() else ""
             raise BadInput(f"A key of column {self.name!r} is not of its type, {kind}.", fix=fix) from None
 
-    def shown(self, value: Any) -> Any:
+    def shown(self, value: object) -> Any:
         return value.isoformat() if isinstance(value, date) else value
 
 
@@ -117,7 +117,7 @@ def known_keys(table: Opened, by: Sequence[By], given: object, words: Mapping[st
     """Keys as given, or of the schema, or of bins; None where some column's are not known beforehand."""
     if not by:
         return Keys(((),), True)
-    lists: dict[str, Sequence[Any]] = {item.name: item.keys for item in by if isinstance(item, ByBin)}
+    lists: dict[str, Sequence[object]] = {item.name: item.keys for item in by if isinstance(item, ByBin)}
     columns = [item for item in by if isinstance(item, ByColumn)]
     if given is None:
         lists |= {item.name: words[item.name] for item in columns if item.name in words}
@@ -161,13 +161,13 @@ def listed(given: object) -> tuple[Any, ...]:
     return tuple(given)
 
 
-def _labelled(given: Any) -> bool:
+def _labelled(given: object) -> bool:
     """Whether this is a table, its groups, or a series with labels: `value_counts()` would release counts."""
     kind = getattr(getattr(getattr(given, "index", None), "dtype", None), "kind", "i")
     return kind not in "iu" or hasattr(given, "columns") or hasattr(given, "groups")
 
 
-def _tuples(table: Opened, columns: Sequence[ByColumn], given: Sequence[Any]) -> Keys:
+def _tuples(table: Opened, columns: Sequence[ByColumn], given: Sequence[object]) -> Keys:
     found = []
     for key in given:
         if isinstance(key, str) or not isinstance(key, Sequence) or len(key) != len(columns):
@@ -201,12 +201,12 @@ def _day(value: Any) -> date:
     return value if isinstance(value, date) else date.fromisoformat(value)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """A text as it is written. A number has several texts (30, 30.0, 030), and a wrong one is a key that nobody has."""
     if not isinstance(value, str):
         raise TypeError
     return str(value)
 
 
-def _truth(value: Any) -> bool:
+def _truth(value: object) -> bool:
     return {"true": True, "false": False, "1": True, "0": False}[str(value).lower()]

@@ -21,12 +21,13 @@ from ..core.events import Repeat
 from ..loss import calibrate
 from .aggregates import Figure
 from .answer import body_of
-from .bounding import Shape, query, totals
+from .bounding import query, totals
 from .consistency import agreed
 from .engines import Opened
 from .keys import By, ByBin, listed
 from .pricing import Noise, down
 from .question import Query
+from .shape import Shape
 from .terms import People
 from .values import Column
 
@@ -133,10 +134,10 @@ class Marginals(Query[Noise]):
             return super()._notes(found)
         return (f"before they were made to agree, each was within {found.reach(self._failure):.4g} of the truth",)
 
-    def _expression(self, found: Noise) -> Any:
+    def _expression(self, found: Noise) -> object:
         return query(self.domain.within(self.shape), (People(),), lost=False)
 
-    def _drawn(self, found: Noise, chance: Source) -> dict[str, Any]:
+    def _drawn(self, found: Noise, chance: Source) -> dict[str, object]:
         joint = Joint.read(self.domain.within(self.shape), self.domain)
         exact = {columns: joint.marginal(columns) for columns in self._subsets}
         tables = {
@@ -156,7 +157,7 @@ class Marginals(Query[Noise]):
 
 
 def domain_of(
-    table: Opened, by: Sequence[By], words: Mapping[str, Sequence[Any]], *, ways: int = 1, most: int = MOST_CELLS
+    table: Opened, by: Sequence[By], words: Mapping[str, Sequence[object]], *, ways: int = 1, most: int = MOST_CELLS
 ) -> Domain:
     """All values of every column; columns without a list are refused, and so are tables that are too large."""
     values = []

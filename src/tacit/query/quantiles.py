@@ -86,7 +86,7 @@ class Quantiles(Query[QuantilePrices]):
         grid = Grid.of_mean(self.bounds, is_whole(self.shape.table, self.column), FINE)
         return Value(self.column, grid, "centred")
 
-    def _expression(self, found: QuantilePrices) -> Any:
+    def _expression(self, found: QuantilePrices) -> object:
         return numbers(self.shape, self._value)
 
     def _drawn(self, found: QuantilePrices, chance: Source) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from ..loss.conditions import conditions
 from ..mechanism.charging import Account, Offer, Random, Terms
 from ..mechanism.scales import each_failure
 from .answer import Answer, check_titles
-from .bounding import Shape, executed
+from .bounding import executed
 from .engines import ibis
+from .shape import Shape
 from .total import constants
 
 ROW_UNITS = frozenset({"row", "record"})
@@ -147,7 +148,7 @@ class Query(ABC, Generic[Prices]):
         """What the engine will be asked; built before the charge to see that it fits."""
 
     @abstractmethod
-    def _drawn(self, found: Prices, chance: Source) -> dict[str, Any]:
+    def _drawn(self, found: Prices, chance: Source) -> dict[str, object]:
         """All that touches data, noise included: the body of the answer."""
 
     def _notes(self, found: Prices) -> tuple[str, ...]:

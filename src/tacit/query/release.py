@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -82,7 +81,7 @@ class Aggregation(Query[Prices]):
 
         return reach
 
-    def _drawn(self, found: Prices, chance: Source) -> dict[str, Any]:
+    def _drawn(self, found: Prices, chance: Source) -> dict[str, object]:
         """All that touches data: bounds, the pass, the keys, and noise on every term."""
         aggregates = self._with_bounds(found, chance)
         terms = self._terms(aggregates)
@@ -106,7 +105,7 @@ class Aggregation(Query[Prices]):
     def _notes(self, found: Prices) -> tuple[str, ...]:
         return (NOISE_ONLY,) if found.keys is None else (NOISE_ONLY, CHOSEN)
 
-    def _expression(self, found: Prices) -> Any:
+    def _expression(self, found: Prices) -> object:
         return query(self.shape, self._terms(self.aggregates), lost=found.lost is not None)
 
     def _with_bounds(self, found: Prices, chance: Source) -> dict[str, Aggregate]:

@@ -132,7 +132,7 @@ def _brought_together(node: Node, name: str) -> list[list[Node]]:
     return [_parts(node.__args__)]
 
 
-def _parts(given: Iterable[Any]) -> list[Node]:
+def _parts(given: Iterable[object]) -> list[Node]:
     from ibis.expr import operations
 
     flat = [item for part in given for item in (part if isinstance(part, tuple) else (part,))]

@@ -165,7 +165,7 @@ def _check_lines(path: Path, separator: str, columns: Container[str]) -> None:
     check_quotes(path, separator)
 
 
-def _frame(frame: Any) -> Opened:
+def _frame(frame: object) -> Opened:
     """Through Arrow, column by column; a column of mixed Python objects becomes text."""
     try:
         wide = narwhals().from_native(frame, eager_only=True, pass_through=False)

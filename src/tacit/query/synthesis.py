@@ -21,7 +21,6 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -130,10 +129,10 @@ class Synthesis(Query[SynthesisPrices]):
         told = f"rows are made up and belong to nobody; columns and pairs along a tree resemble the table{label}"
         return (told,)
 
-    def _expression(self, found: SynthesisPrices) -> Any:
+    def _expression(self, found: SynthesisPrices) -> object:
         return query(self.domain.within(self.shape), (People(),), lost=False)
 
-    def _drawn(self, found: SynthesisPrices, chance: Source) -> dict[str, Any]:
+    def _drawn(self, found: SynthesisPrices, chance: Source) -> dict[str, object]:
         joint = Joint.read(self.domain.within(self.shape), self.domain)
         models = self._models(joint, found, chance)
         totals = np.array([model.total for model in models], dtype=np.float64)

@@ -14,7 +14,6 @@ from ..mechanism.charging import check_ledger
 from . import functions
 from .aggregates import Aggregate, check_aggregates
 from .answer import check_name
-from .bounding import Shape
 from .conditions import Condition, condition
 from .consistency import check_cells
 from .engines import COARSE, Opened
@@ -23,6 +22,7 @@ from .keys import By, ByBin, ByColumn, known_keys, of_mapping
 from .marginals import Domain, Marginals, domain_of
 from .quantiles import Quantiles, checked_quantile
 from .release import Aggregation
+from .shape import Shape
 from .sources import opened
 from .synthesis import MOST_ROWS, Synthesis
 from .top import Top
@@ -163,7 +163,7 @@ class Table:
         columns: Sequence[str],
         ways: int = 2,
         *,
-        keys: Mapping[str, Sequence[Any]] | None = None,
+        keys: Mapping[str, Sequence[object]] | None = None,
         bins: Mapping[str, Sequence[float]] | None = None,
         consistent: bool = False,
     ) -> Marginals:
@@ -183,7 +183,7 @@ class Table:
         columns: Sequence[str],
         rows: int | None = None,
         *,
-        keys: Mapping[str, Sequence[Any]] | None = None,
+        keys: Mapping[str, Sequence[object]] | None = None,
         bins: Mapping[str, Sequence[float]] | None = None,
         label: str | None = None,
     ) -> Synthesis:
@@ -223,7 +223,7 @@ class Table:
     def _domain(
         self,
         columns: Sequence[str],
-        keys: Mapping[str, Sequence[Any]] | None,
+        keys: Mapping[str, Sequence[object]] | None,
         bins: Mapping[str, Sequence[float]] | None,
         ways: int,
     ) -> Domain:

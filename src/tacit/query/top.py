@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -84,10 +83,10 @@ class Top(Query[TopPrices]):
             return ("values are noisy numbers of people; words that few people have are not released", CHOSEN)
         return (f"values are places; each word has at most {found.error:.4g} people fewer than the best one left",)
 
-    def _expression(self, found: TopPrices) -> Any:
+    def _expression(self, found: TopPrices) -> object:
         return query(self.shape, (People(),), lost=False)
 
-    def _drawn(self, found: TopPrices, chance: Source) -> dict[str, Any]:
+    def _drawn(self, found: TopPrices, chance: Source) -> dict[str, object]:
         exact = totals(self.shape, (People(),), lost=False)
         (item,) = self.shape.by
         if isinstance(found.event, PartitionSelection):

@@ -28,7 +28,7 @@ def total(found: Column, table: Opened) -> Column:
     """The condition with every cast written out; one that could fail on a value is refused."""
     values = ibis().expr.operations.Value
 
-    def checked(node: Node, changed: dict[str, Any] | None) -> Node:
+    def checked(node: Node, changed: dict[str, object] | None) -> Node:
         return _total(node if changed is None else node.__recreate__(changed), table)
 
     return found.op().replace(checked, filter=values).to_expr()
@@ -141,11 +141,11 @@ def _aligned(node: Node, table: Opened) -> Node:
     return node.__recreate__(changed) if moved else node
 
 
-def _replaced(part: Any, moved: dict[Node, Node]) -> Any:
+def _replaced(part: object, moved: dict[Node, Node]) -> object:
     return tuple(moved.get(item, item) for item in part) if isinstance(part, tuple) else _one(part, moved)
 
 
-def _one(part: Any, moved: dict[Node, Node]) -> Any:
+def _one(part: object, moved: dict[Node, Node]) -> Any:
     return moved.get(part, part) if isinstance(part, ibis().expr.operations.Value) else part
 
 

@@ -6,11 +6,11 @@ import threading
 import weakref
 from typing import Any
 
-_TURNS: dict[int, Any] = {}
+_TURNS: dict[int, object] = {}
 _GUARD = threading.Lock()
 
 
-def turn(backend: Any) -> Any:
+def turn(backend: object) -> Any:
     """The lock of a connection. ibis takes connections for equal that are not the same, so it goes by the object."""
     with _GUARD:
         if (found := _TURNS.get(id(backend))) is None:

@@ -9,7 +9,6 @@ import shutil
 import weakref
 import zlib
 from pathlib import Path
-from typing import Any
 
 from ..core.errors import BadInput
 from ..core.files import shown
@@ -19,7 +18,7 @@ OWN = (".csv", ".gz")
 """Ends of names that DuckDB reads by itself."""
 
 
-def readable(path: Path, engine: Any) -> Path:
+def readable(path: Path, engine: object) -> Path:
     """The path that the engine reads; the memory behind it is held as long as the engine is."""
     if path.suffix.lower() in OWN:
         return path

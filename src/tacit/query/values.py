@@ -170,7 +170,7 @@ def real(number: float | Fraction) -> Column:
     return ibis().literal(float(number), "float64")
 
 
-def engines_own(name: str, kinds: list[Any], gives: str) -> Any:
+def engines_own(name: str, kinds: list[object], gives: str) -> Any:
     """A function that the engine has, for arguments of these types."""
 
     def function() -> Any: ...
