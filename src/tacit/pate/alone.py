@@ -23,7 +23,7 @@ Shares = NDArray[np.float64]
 AT_ONCE = 2048
 
 
-def trained(how: Network, x: Any, y: Labels, rng: np.random.Generator) -> nn.Module:
+def trained(how: Network, x: object, y: Labels, rng: np.random.Generator) -> nn.Module:
     """One module, by ordinary training: the steps and batches of a teacher."""
     import torch
 
@@ -65,7 +65,7 @@ class NetworkShares:
     classes: int
     device: str = "cpu"
 
-    def __call__(self, asked: Any) -> Shares:
+    def __call__(self, asked: object) -> Shares:
         import torch
 
         with torch.no_grad():

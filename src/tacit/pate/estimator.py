@@ -64,17 +64,17 @@ class PATE:
 
     def __init__(
         self,
-        teacher: Any,
+        teacher: object,
         *,
-        student: Any = None,
+        student: object = None,
         teachers: int = 250,
         aggregator: Aggregator | None = None,
         queries: int | None = None,
         answers: int | None = None,
         epsilon: float | None = None,
         delta: float,
-        classes: Sequence[Any] | None = None,
-        schema: Any = None,
+        classes: Sequence[object] | None = None,
+        schema: object = None,
         adjacency: Adjacency | str = "add-remove",
         choose: str = "first",
         rounds: int = 1,
@@ -89,7 +89,7 @@ class PATE:
         self.choose, self.rounds, self.ledger = choose, rounds, ledger
         self.random_state, self.progress = random_state, progress
 
-    def fit(self, x: Any, y: ArrayLike | None, public_x: Any, users: ArrayLike | None = None) -> Self:
+    def fit(self, x: object, y: ArrayLike | None, public_x: object, users: ArrayLike | None = None) -> Self:
         """Train teachers on private (x, y), ask them about `public_x`, and teach the student.
 
         With a schema, x and public_x are tables, and y may be None where the schema names the label. Where few queries
@@ -119,11 +119,11 @@ class PATE:
                 warnings.warn(told, UserWarning, stacklevel=2)
         return self
 
-    def predict(self, x: Any) -> Array:
+    def predict(self, x: object) -> Array:
         """The student's labels."""
         return np.asarray(self.classes_[self.predict_proba(x).argmax(axis=1)])
 
-    def predict_proba(self, x: Any) -> NDArray[np.float64]:
+    def predict_proba(self, x: object) -> NDArray[np.float64]:
         """The student's shares (records, classes), in the order of `classes_`."""
         self._fitted()
         return self._student(self._given.asked(x))
@@ -268,7 +268,7 @@ class PATE:
         for name in [name for name in vars(self) if name.endswith("_") or name.startswith("_")]:
             delattr(self, name)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """What a copy or a pickle holds: the student, and neither teachers, votes, noise, seed nor ledger."""
         gone: dict[str, Any] = {"ledger": None, "progress": None, "random_state": None}
         return {name: value for name, value in vars(self).items() if name not in PRIVATE} | gone

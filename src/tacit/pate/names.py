@@ -18,7 +18,7 @@ Array = NDArray[Any]
 NUMBERS = "biuf"
 
 
-def column(values: Any) -> Array:
+def column(values: object) -> Array:
     """One entry per record, each as it was given; arrays stay as they are.
 
     A series of pandas, polars or Arrow is read value by value, unless NumPy holds its values. One missing value would
@@ -62,7 +62,7 @@ def name(value: Any, *, numeric: bool = False) -> str | None:
         return None
 
 
-def numbers(x: Any) -> Array:
+def numbers(x: object) -> Array:
     """Features as numbers: an array of numbers as it is, anything else value by value, NaN where it is no number."""
     found = x if isinstance(x, np.ndarray) else np.asarray(x)
     if found.dtype.kind in NUMBERS:

@@ -33,13 +33,13 @@ FLIP = 2.0
 
 
 def private_predictions(
-    teacher: Any,
-    x: Any,
+    teacher: object,
+    x: object,
     y: ArrayLike | None,
-    asked: Any,
+    asked: object,
     *,
-    classes: Sequence[Any] | None = None,
-    schema: Any = None,
+    classes: Sequence[object] | None = None,
+    schema: object = None,
     epsilon: float,
     delta: float = 0.0,
     teachers: int = 50,

@@ -67,7 +67,7 @@ class Given:
         return features(x) if self.schema is None else encoded(self.schema, table(x))
 
 
-def distinct(classes: Sequence[Any]) -> Array:
+def distinct(classes: Sequence[object]) -> Array:
     """A public list of at least two different labels."""
     if isinstance(classes, str | bytes) or not isinstance(classes, Iterable):
         raise BadInput(f"classes must be a list of labels, got {type(classes).__name__}.", fix="Give classes=[0, 1].")
@@ -91,7 +91,7 @@ def places(labels: ArrayLike, classes: Array) -> NDArray[np.int64]:
     return np.array([known.get(name(label, numeric=numeric), -1) for label in found.tolist()], dtype=np.int64)
 
 
-def _schema(given: Any) -> Schema:
+def _schema(given: object) -> Schema:
     if isinstance(given, Schema):
         return given
     if isinstance(given, str | Path):
@@ -99,7 +99,7 @@ def _schema(given: Any) -> Schema:
     raise BadInput(f"schema must be a Schema or the path of a schema file, got {type(given).__name__}.")
 
 
-def _by_schema(x: Any, y: ArrayLike | None, public_x: Any, users: ArrayLike | None, schema: Schema) -> Given:
+def _by_schema(x: object, y: ArrayLike | None, public_x: object, users: ArrayLike | None, schema: Schema) -> Given:
     if schema.label is None and y is None:
         raise BadInput("The schema names no label column and no labels are given.")
     private, public = table(x), table(public_x)

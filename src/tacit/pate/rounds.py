@@ -61,7 +61,7 @@ def ask(
     return found
 
 
-def _taught(how: Student, public_x: Any, labels: Rows, classes: int, chance: Source) -> Predict:
+def _taught(how: Student, public_x: object, labels: Rows, classes: int, chance: Source) -> Predict:
     """A student. The labels are paid for and public, so an error of its training must not lose them."""
     try:
         return how.taught(public_x, labels, classes, chance.generator())

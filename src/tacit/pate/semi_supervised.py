@@ -73,7 +73,7 @@ class FixMatch(Student):
                 f"The student raised {type(error).__name__} when tried on public records with made-up labels."
             ) from error
 
-    def taught(self, x: Any, labels: Labels, classes: int, rng: np.random.Generator) -> Predict:
+    def taught(self, x: object, labels: Labels, classes: int, rng: np.random.Generator) -> Predict:
         found = np.unique(labels[labels >= 0])
         if found.size < 2:
             return constant(int(found[0]) if found.size else None, classes)
@@ -82,7 +82,7 @@ class FixMatch(Student):
             return self._again(x, labels, classes, rng)
         return NetworkShares(self._trained(how, x, labels, rng), classes, how.device)
 
-    def _again(self, x: Any, labels: Labels, classes: int, rng: np.random.Generator) -> Predict:
+    def _again(self, x: object, labels: Labels, classes: int, rng: np.random.Generator) -> Predict:
         """Twice more with its own sure labels."""
         plain, known = Supervised(self.how), labels
         predict = plain.taught(x, known, classes, rng)
@@ -93,7 +93,7 @@ class FixMatch(Student):
             predict = plain.taught(x, known, classes, rng)
         return predict
 
-    def _trained(self, how: Network, x: Any, labels: Labels, rng: np.random.Generator) -> nn.Module:
+    def _trained(self, how: Network, x: object, labels: Labels, rng: np.random.Generator) -> nn.Module:
         import torch
 
         from ..fleet.disjoint import endless

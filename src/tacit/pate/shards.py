@@ -43,7 +43,7 @@ def shards(records: int, teachers: int, *, users: ArrayLike | None = None, rng: 
     return hashed(ids, count, rng.words(KEY_WORDS).tobytes())
 
 
-def hashed(ids: NDArray[Any], teachers: int, key: bytes) -> Shards:
+def hashed(ids: NDArray[np.generic], teachers: int, key: bytes) -> Shards:
     """HMAC-SHA256(key, id) mod teachers, up to a bias of teachers 2^-64; -1 where there is no id."""
     if ids.dtype.kind == "O":  # values of several types have no order
         distinct, place = ids.tolist(), np.arange(ids.size)

@@ -26,10 +26,10 @@ class Student(ABC):
     """How a student is taught."""
 
     @abstractmethod
-    def taught(self, x: Any, labels: Labels, classes: int, rng: np.random.Generator) -> Predict:
+    def taught(self, x: object, labels: Labels, classes: int, rng: np.random.Generator) -> Predict:
         """A predictor from public records and their labels, -1 where there is none."""
 
-    def tried(self, x: Any, classes: int) -> None:  # noqa: B027
+    def tried(self, x: object, classes: int) -> None:  # noqa: B027
         """Refuse a training that cannot work, before anything is paid for; by default nothing is tried."""
 
 
@@ -39,7 +39,7 @@ class Supervised(Student):
 
     how: Any
 
-    def tried(self, x: Any, classes: int) -> None:
+    def tried(self, x: object, classes: int) -> None:
         tried(self.how, x, classes, "student", fleet=False)
 
     def taught(self, x: Any, labels: Labels, classes: int, rng: np.random.Generator) -> Predict:
@@ -54,7 +54,7 @@ class Supervised(Student):
         return ModelShares(model, classes, found)
 
 
-def student_of(given: Any, teacher: Any) -> Student:
+def student_of(given: object, teacher: object) -> Student:
     """A Student, or one that learns as the teacher does where None is given."""
     if isinstance(given, Student):
         return given
@@ -86,7 +86,7 @@ class NotTaught:
 
     error: str
 
-    def __call__(self, asked: Any) -> NoReturn:
+    def __call__(self, asked: object) -> NoReturn:
         raise BadInput(self.told, fix="Teach another one: labels_ holds the released labels, -1 where there is none.")
 
     @property
@@ -102,7 +102,7 @@ class ModelShares:
     classes: int
     found: Labels
 
-    def __call__(self, asked: Any) -> Shares:
+    def __call__(self, asked: object) -> Shares:
         return shares_of(self.model, asked, self.classes, self.found)
 
 

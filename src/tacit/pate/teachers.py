@@ -38,7 +38,7 @@ class Teachers(ABC):
     def each(self, x: Any) -> Labels:
         """Votes (records, teachers): class numbers, -1 where a teacher abstains."""
 
-    def counts(self, x: Any) -> Labels:
+    def counts(self, x: object) -> Labels:
         """Votes per class (records, classes)."""
         votes = self.each(x)
         place = votes + self.classes * np.arange(len(votes))[:, None]
@@ -59,7 +59,7 @@ class FleetTeachers(Teachers):
         parts = [self._voted(x[first : first + AT_ONCE]) for first in range(0, len(x), AT_ONCE)]
         return np.concatenate(parts) if parts else np.zeros((0, len(self.held)), dtype=np.int64)
 
-    def _voted(self, x: Any) -> Labels:
+    def _voted(self, x: object) -> Labels:
         from ..fleet.predictions import answers
 
         asked = numbers(x)
@@ -97,8 +97,8 @@ class SeparateTeachers(Teachers):
 
 
 def train(
-    teacher: Any,
-    x: Any,
+    teacher: object,
+    x: object,
     y: Labels,
     shard: Labels,
     *,
@@ -150,7 +150,7 @@ def _always(answer: int) -> Callable[[Any], Labels]:
 
 def fleet_of(
     how: Network,
-    x: Any,
+    x: object,
     y: Labels,
     shard: Labels,
     generators: Sequence[np.random.Generator],

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Labels = NDArray[np.int64]
-Fit = Callable[[Any, Array, np.random.Generator], Any]
+Fit = Callable[[Any, Array, np.random.Generator], object]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def as_training(teacher: Any, x: Any, classes: int) -> Network | Fit:
     return Network(teacher) if _needs_nothing(teacher) else teacher
 
 
-def copied(estimator: Any, rng: np.random.Generator) -> Any:
+def copied(estimator: object, rng: np.random.Generator) -> Any:
     """A fresh copy of an estimator with randomness of its own."""
     if not callable(getattr(estimator, "get_params", None)):
         return copy.deepcopy(estimator)
@@ -107,14 +107,14 @@ def _named(kind: str, x: Any, classes: int) -> Network:
     return Network(lambda: network(kind, features, classes))
 
 
-def _is_module(value: Any) -> bool:
+def _is_module(value: object) -> bool:
     import sys
 
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
-def _needs_nothing(make: Callable[..., Any]) -> bool:
+def _needs_nothing(make: Callable[..., object]) -> bool:
     """Whether a function or class is called without arguments."""
     try:
         wanted = inspect.signature(make).parameters.values()

@@ -37,7 +37,9 @@ def assumed(how: Network | Fit) -> tuple[str, ...]:
     return () if isinstance(how, Network) and _own_code(how) else (KEEPS_NOTHING,)
 
 
-def tried(teacher: Any, public_x: Any, classes: int, who: str = "teacher", *, fleet: bool = True) -> Network | Fit:
+def tried(
+    teacher: object, public_x: object, classes: int, who: str = "teacher", *, fleet: bool = True
+) -> Network | Fit:
     """Try a training on public records with made-up labels, and return it as it is to be used.
 
     A network that no fleet can train, or any one without `fleet`, becomes a function that trains one network. Raises
