@@ -36,7 +36,7 @@ class Chain:
         return self.ok
 
 
-def text(body: dict[str, Any]) -> str:
+def text(body: dict[str, object]) -> str:
     """The one way to write a body."""
     return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -57,7 +57,7 @@ def row(before: str, body: dict[str, Any]) -> Row:
     return Row(body["seq"], slot(body), body["kind"], name(body), written, linked(before, written))
 
 
-def slot(body: dict[str, Any]) -> str:
+def slot(body: dict[str, object]) -> str:
     """The name under which an entry is unique: kind and key for a charge or an answer, else kind and number."""
     kind = body["kind"]
     return f"{kind} {body['key']}" if kind in ("charge", "answer") else f"{kind} #{body['seq']}"

@@ -227,7 +227,7 @@ class Ledger:
         """The hash of the last entry."""
         return str(self._now()[0].hash)
 
-    def verify(self, receipt: Receipt | dict[str, Any] | None = None) -> Chain:
+    def verify(self, receipt: Receipt | dict[str, object] | None = None) -> Chain:
         """Go through the whole chain: hashes, sums, limits; with a receipt, that its entry is still there."""
         proof = read_receipt(receipt)
         with self._store.reading() as connection:
@@ -261,7 +261,7 @@ class Ledger:
                 fix="Say with group= how many records one unit has at most, or open a ledger for this unit.",
             )
 
-    def _same(self, row: Row, body: dict[str, Any]) -> Receipt:
+    def _same(self, row: Row, body: dict[str, object]) -> Receipt:
         old = self._body(row)
         if self._read(lambda: any(old[name] != body[name] for name in ("event", "adjacency", "group"))):
             raise Mismatch(
@@ -270,7 +270,7 @@ class Ledger:
             )
         return self._receipt(row, replace(self._now()[1], totals=self._read(lambda: read(old["total"]))))
 
-    def _charged(self, event: Event, body: dict[str, Any], alone: bool) -> Receipt:
+    def _charged(self, event: Event, body: dict[str, object], alone: bool) -> Receipt:
         with self._store.writing() as connection:
             head, state = self._state(connection)
             known = self._kept(connection, f"charge {body['key']}")
@@ -329,7 +329,7 @@ class Ledger:
         self._store.append(connection, row, after)
         return row
 
-    def _state(self, connection: Any, seen: tuple[int, str] | None = None) -> tuple[Any, State]:
+    def _state(self, connection: object, seen: tuple[int, str] | None = None) -> tuple[object, State]:
         """The head with its sums, where they are those of the last entry and follow what this object saw before."""
         head = self._store.head(connection)
         state = self._read(lambda: State.of_head(head, self.terms))
@@ -350,7 +350,7 @@ class Ledger:
         """What an entry says; whether the chain is whole is for `verify` to say."""
         return self._read(lambda: dict(json.loads(row.body).items()))
 
-    def _kept(self, connection: Any, slot: str) -> Row | None:
+    def _kept(self, connection: object, slot: str) -> Row | None:
         """The entry of this slot, after its hash was checked; None if there is none."""
         row = self._store.at(connection, slot=slot)
         if row is not None:

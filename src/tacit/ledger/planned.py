@@ -5,8 +5,6 @@ Reference: docs/proofs/ledger.md, Theorem 2: each event at most once, in any ord
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..core.adjacency import Adjacency
 from ..core.errors import BadInput, BudgetExceeded
 from ..core.event import Event, check_event
@@ -28,7 +26,7 @@ def planned(epsilon: float, delta: float, unit: str, adjacency: Adjacency, event
     return Terms(epsilon, delta, unit, adjacency, PLANNED, criteria(epsilon, delta), events, found)
 
 
-def place_of(event: dict[str, Any], terms: Terms, state: State) -> int | None:
+def place_of(event: dict[str, object], terms: Terms, state: State) -> int | None:
     """The first planned event equal to this one that was not charged yet."""
     wanted = Event.from_json(event)
     free = (place for place, item in enumerate(terms.events) if place not in state.used and item == wanted)

@@ -65,7 +65,7 @@ class Postgres(Store):
     def shown(self) -> str:
         return shown(f"the database {self._url.database or ''}")
 
-    def _engine(self) -> Any:
+    def _engine(self) -> object:
         options = {"connect_timeout": max(10, int(self.wait)), "application_name": "tacit ledger"}
         options["client_encoding"] = "utf8"  # whatever the server's own is
         try:

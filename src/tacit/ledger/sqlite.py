@@ -69,7 +69,7 @@ class Sqlite(Store):
     def shown(self) -> str:
         return shown(self.path)
 
-    def _engine(self) -> Any:
+    def _engine(self) -> object:
         engine = sa.create_engine(
             sa.URL.create("sqlite", database=str(self.path)),
             connect_args={"timeout": self.wait, "factory": Ending},
@@ -175,7 +175,7 @@ class Sqlite(Store):
             connection.exec_driver_sql(f"PRAGMA journal_mode={JOURNAL}")
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
-    def _begin_reading(self, connection: Any) -> None:
+    def _begin_reading(self, connection: object) -> None:
         self._still_there(connection)
         super()._begin_reading(connection)
 

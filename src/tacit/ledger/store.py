@@ -89,10 +89,10 @@ class Store(ABC):
         """Refuse a place where there is no ledger."""
 
     @abstractmethod
-    def _engine(self) -> Any: ...
+    def _engine(self) -> object: ...
 
     @abstractmethod
-    def _begin(self, connection: Any) -> None:
+    def _begin(self, connection: object) -> None:
         """Begin a transaction that no other writer overlaps."""
 
     @abstractmethod
@@ -150,7 +150,7 @@ class Store(ABC):
         except (exc.SQLAlchemyError, UnicodeDecodeError) as error:  # the second: damage that SQLite quotes
             self._raise(error, writing=False)
 
-    def _still_there(self, connection: Any) -> None:  # noqa: B027  a server's tables cannot be moved away
+    def _still_there(self, connection: object) -> None:  # noqa: B027  a server's tables cannot be moved away
         """Refuse a charge that was written to what no longer is the ledger's place."""
 
     def _begin_reading(self, connection: Any) -> None:
