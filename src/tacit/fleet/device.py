@@ -7,7 +7,6 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ Gradients = Callable[[Stack, "Batch"], dict[str, Tensor]]
 Graph = Callable[..., dict[str, Tensor]]
 TOLERANCE, KEPT = 2e-2, 8
 PURPOSE = b"noise of a fleet"
-GRAPHS: dict[Any, Graph] = {}
+GRAPHS: dict[object, Graph] = {}
 
 
 def fixed_size(expected: float) -> int:
@@ -60,7 +59,7 @@ class Compiled:
 
     def __init__(self, gradients: Gradients, name: str, size: int) -> None:
         self.gradients, self.name, self.size = gradients, name, size
-        self._graphs: dict[Any, Graph] = {}
+        self._graphs: dict[object, Graph] = {}
 
     def __call__(self, models: Stack, batch: Batch) -> dict[str, Tensor]:
         x, y, mask = batch.x, batch.y, batch.mask

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -13,7 +11,7 @@ from .certified import length_of
 from .device import TOLERANCE, Batch, Gradients, invented
 from .stack import LayerStack, Stack, unknown
 
-CHECKED: set[Any] = set()
+CHECKED: set[object] = set()
 COMPARED = 8
 """Models on which the kernel must give the eager gradients before its first use."""
 

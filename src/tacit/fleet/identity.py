@@ -35,7 +35,7 @@ UNREADABLE = (TypeError, ValueError, NotImplementedError, RuntimeError, pickle.P
 """Exceptions of objects that cannot be reduced: a lock, a generator, a class of a C extension."""
 
 
-def made_of(fleet: Fleet) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+def made_of(fleet: Fleet) -> tuple[dict[str, object], list[NDArray[np.generic]]]:
     """Describe everything that a model's training depends on besides data and schedule: network, start, optimizer,
     gradients.
 
@@ -68,14 +68,14 @@ def template(fleet: Fleet) -> nn.Module:
         return fleet.start()
 
 
-def _layer(part: nn.Module) -> list[Any]:
+def _layer(part: nn.Module) -> list[object]:
     """Describe a module by its class and the code of that class, its repr, and its settings."""
     usual = vars(nn.Module())
     settings = {name: described(value) for name, value in vars(part).items() if name not in usual}
     return [described(type(part)), part.extra_repr(), settings, part.training, described(_hooks(part))]
 
 
-def _optimizer(made: torch.optim.Optimizer) -> list[Any]:
+def _optimizer(made: torch.optim.Optimizer) -> list[object]:
     """Describe an optimizer by its class and code, its parameter groups, its settings and its hooks."""
     groups = [
         {name: described(value) for name, value in group.items() if name != "params"} for group in made.param_groups
@@ -85,20 +85,20 @@ def _optimizer(made: torch.optim.Optimizer) -> list[Any]:
     return [described(type(made)), groups, described(own), described(hooks)]
 
 
-def _hooks(value: Any) -> dict[str, list[Any]]:
+def _hooks(value: object) -> dict[str, list[object]]:
     """The hooks registered on a module, a parameter or an optimizer, without the ids they are registered under."""
     found = {name: getattr(value, name, None) for name in (*vars(value), "_backward_hooks") if name.endswith("_hooks")}
     return {name: list(hooks.values()) for name, hooks in found.items() if isinstance(hooks, Mapping)}
 
 
-def described(value: Any) -> Any:
+def described(value: object) -> Any:
     """A value as text and nested lists, without memory addresses; an object that occurs again is named by a number."""
     return _Description().of(value)
 
 
 class _Description:
     def __init__(self) -> None:
-        self._seen: dict[int, tuple[int, Any]] = {}  # holds what it has seen, so that no number is used twice
+        self._seen: dict[int, tuple[int, object]] = {}  # holds what it has seen, so that no number is used twice
 
     def of(self, value: Any) -> Any:
         if isinstance(value, PLAIN):
@@ -123,14 +123,14 @@ class _Description:
         return [kind, list(array.shape), hashlib.sha256(array.tobytes()).hexdigest()]
 
 
-def array_of(value: Tensor) -> NDArray[Any]:
+def array_of(value: Tensor) -> NDArray[np.generic]:
     """A tensor as a numpy array; a type that numpy lacks (bfloat16) becomes float32, which holds all of its values."""
     value = value.detach().cpu()
     known = value.dtype in (torch.float16, torch.float32, torch.float64) or not value.is_floating_point()
     return np.asarray((value if known else value.float()).numpy())
 
 
-def _parts(value: Any) -> tuple[Any, ...]:
+def _parts(value: object) -> tuple[Any, ...]:
     """The parts that decide how a function, class or object behaves; empty for library code."""
     if isinstance(value, functools.partial):
         return value.func, value.args, value.keywords
@@ -152,12 +152,12 @@ def _parts(value: Any) -> tuple[Any, ...]:
     return (getattr(value, "__dict__", {}), _slots(value)) if kept is None else (kept,)
 
 
-def _written_down(value: Any) -> Any:
+def _written_down(value: object) -> object:
     """What pickle would store for an object whose class defines its own reduction: a range, a random generator.
 
     A logger is reduced to its name. None if the attributes and slots are the whole state, or if user code would run.
     """
-    rules: tuple[Any, ...] = type(value).__reduce_ex__, type(value).__reduce__
+    rules: tuple[object, ...] = type(value).__reduce_ex__, type(value).__reduce__
     known = copyreg.dispatch_table.get(type(value))
     if known is None and (rules == (object.__reduce_ex__, object.__reduce__) or any(map(_of_user, rules))):
         return None
@@ -168,7 +168,7 @@ def _written_down(value: Any) -> Any:
     return None
 
 
-def _of_user(method: Any) -> bool:
+def _of_user(method: object) -> bool:
     return isinstance(method, types.FunctionType) and not _of_library(method.__module__)
 
 
@@ -184,7 +184,7 @@ def _installed(name: str) -> bool:
     return any(part in PACKAGES for place in places if place for part in Path(place).parts)
 
 
-def _slots(value: Any) -> dict[str, Any]:
+def _slots(value: object) -> dict[str, object]:
     """Settings of an object that keeps them in slots, such as a dataclass with slots=True."""
     if _of_library(type(value).__module__):
         return {}
@@ -205,7 +205,7 @@ def _body(value: types.FunctionType | type) -> tuple[Any, ...]:
     return value.__code__, held, value.__defaults__, value.__kwdefaults__, vars(value), _used(value)
 
 
-def _used(function: types.FunctionType) -> dict[str, Any]:
+def _used(function: types.FunctionType) -> dict[str, object]:
     """What a function, and functions inside it, read by name: globals, and attributes of the user's modules."""
     words = sorted(_words(function.__code__))
     used = {word: function.__globals__[word] for word in words if word in function.__globals__}
@@ -218,7 +218,7 @@ def _used(function: types.FunctionType) -> dict[str, Any]:
     return used
 
 
-def _modules(used: dict[str, Any]) -> dict[str, types.ModuleType]:
+def _modules(used: dict[str, object]) -> dict[str, types.ModuleType]:
     """The user's own modules among the values in `used`."""
     found = {name: value for name, value in used.items() if isinstance(value, types.ModuleType)}
     return {name: value for name, value in found.items() if not _of_library(value.__name__)}
@@ -229,7 +229,7 @@ def _words(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*(_words(part) for part in inner))
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     named = value if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType) else type(value)
     own = value.__name__ if isinstance(value, types.ModuleType) else ""
     return f"{named.__module__}.{named.__qualname__} {own} {_version(named.__module__)}".strip()

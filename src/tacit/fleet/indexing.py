@@ -28,7 +28,7 @@ class _Watched(TorchDispatchMode):
         super().__init__()
         self.found = False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
         self.found = self.found or takes_positions(func.overloadpacket.__name__)
         return func(*args, **(kwargs or {}))
 

@@ -73,7 +73,7 @@ class _Written(TorchDispatchMode):
 
     bytes = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
         found = func(*args, **(kwargs or {}))
         for value, kind in zip(found if isinstance(found, tuple) else (found,), func._schema.returns, strict=False):
             if isinstance(value, Tensor) and kind.alias_info is None:

@@ -45,7 +45,7 @@ def _numbers(values: Any) -> tuple[Tensor, Tensor]:
     return group.rows, torch.from_numpy(group.good)
 
 
-def _array(values: Any) -> Tensor | None:
+def _array(values: object) -> Tensor | None:
     """The values as one array of numbers; None for lists that are ragged or hold something else."""
     try:
         array = np.asarray(values)

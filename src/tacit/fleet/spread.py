@@ -164,7 +164,7 @@ def _ray(work: Work, todo: Sequence[int], workers: int) -> Iterator[tuple[int, P
             ray.shutdown()
 
 
-def _threaded(work: Work, threads: int, k: int) -> dict[str, NDArray[Any]]:
+def _threaded(work: Work, threads: int, k: int) -> dict[str, NDArray[np.generic]]:
     """Train a part on a worker with the caller's number of threads, since sums depend on how they are split."""
     torch.set_num_threads(threads)
     return {name: value.numpy() for name, value in work(k).items()}
@@ -177,7 +177,7 @@ def _stack(fleet: Fleet, parameters: Parameters) -> Stack:
 class _Store:
     """A folder of finished parts, with the seeds of all parts until the last is finished."""
 
-    def __init__(self, folder: Path, settings: Any, arrays: Sequence[NDArray[Any]]) -> None:
+    def __init__(self, folder: Path, settings: object, arrays: Sequence[NDArray[np.generic]]) -> None:
         self._folder, self._file = folder, folder / "fleet.pt"
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -252,7 +252,7 @@ class _Store:
         checkpoint.destroy(self._old)
 
 
-def _seal(key: bytes, settings: Any, arrays: Sequence[NDArray[Any]]) -> str:
+def _seal(key: bytes, settings: object, arrays: Sequence[NDArray[np.generic]]) -> str:
     """A keyed hash of what a fleet is trained on."""
     seal = hmac.new(key, json.dumps(settings, sort_keys=True, default=str).encode(), hashlib.sha256)
     for array in arrays:

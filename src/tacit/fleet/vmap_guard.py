@@ -41,7 +41,7 @@ class Apart(TorchFunctionMode):
         super().__init__()
         self.outside: Tensor | None = None
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
         kwargs = kwargs or {}
         tensors = list(flat(args, kwargs))
         if what := onlooker(func, tensors):
