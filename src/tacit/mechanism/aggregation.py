@@ -27,7 +27,7 @@ BLOCKS = "the error is that of the noise: how far answers on blocks are from the
 
 
 def subsample_and_aggregate(
-    data: Sequence[Any] | NDArray[Any],
+    data: Sequence[object] | NDArray[np.generic],
     function: Callable[[Any], float],
     *,
     blocks: int,
@@ -65,7 +65,7 @@ def subsample_and_aggregate(
     return _median(answers, count, (lower, upper), epsilon, confidence, terms)
 
 
-def _rows(data: Any) -> Any:
+def _rows(data: object) -> object:
     """Rows that can be counted and chosen: arrays, tensors, columns and tables as they are, anything else as a list."""
     if getattr(data, "ndim", 1) and isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
         found = data if hasattr(data, "__array__") or hasattr(data, "columns") else list(data)

@@ -159,5 +159,5 @@ def _exponentials(count: int, source: Source) -> Exponentials:
     return whole, part, sign, longer
 
 
-def _as_floats(values: NDArray[Any]) -> Floats:
+def _as_floats(values: NDArray[np.generic]) -> Floats:
     return np.array([min(float(min(item, 1 << 1023)), MOST) for item in values.tolist()])

@@ -18,7 +18,7 @@ PLAIN = re.compile(r"(float(16|32|64)?|double|halffloat)(\[pyarrow\])?|array\(.*
 """Types that these libraries turn into arrays of floats, whatever is missing, and fixed rows of numbers."""
 
 
-def array_of_column(values: Any, *, filled: bool) -> NDArray[Any]:
+def array_of_column(values: Any, *, filled: bool) -> NDArray[np.generic]:
     """A column as an array, or a table with its columns side by side.
 
     filled: a missing whole number counts as 0, and the column stays whole; else it is no number.

@@ -61,7 +61,7 @@ def array_of(values: object, *, filled: bool = True) -> NDArray[Any]:
         raise BadInput("A number, or an array of numbers in which all rows have one length, was expected.") from None
 
 
-def _of_tensor(values: Any) -> NDArray[Any]:
+def _of_tensor(values: object) -> NDArray[np.generic]:
     """An array of what can be turned into one, decided by its type and place alone."""
     try:
         return np.asarray(values.detach() if hasattr(values, "detach") else values)
@@ -114,7 +114,7 @@ def check_column(values: object) -> None:
         column(values)
 
 
-def plain(array: NDArray[Any]) -> NDArray[Any]:
+def plain(array: NDArray[np.generic]) -> NDArray[np.generic]:
     """The array, unless its numbers are longer than float64."""
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
         raise BadInput("Numbers of more than 64 bits are not taken here.", fix="Round them to float64 first.")
@@ -195,7 +195,7 @@ def wholes(values: object) -> Steps:
     return np.minimum(np.maximum(array.astype(np.int64), -ROOM), ROOM)
 
 
-def on_grid(values: NDArray[Any], spacing: Fraction) -> Steps:
+def on_grid(values: NDArray[np.generic], spacing: Fraction) -> Steps:
     """floor(x/h + 1/2) for every x, exactly: floating point where 64 bits hold it, else fractions."""
     if values.dtype == object:
         return _exactly_on_grid(values, spacing)
@@ -237,7 +237,7 @@ def power_of_two(most: Fraction) -> Fraction:
     return found if found <= most else found / 2
 
 
-def _exactly_on_grid(values: NDArray[Any], spacing: Fraction) -> Steps:
+def _exactly_on_grid(values: NDArray[np.generic], spacing: Fraction) -> Steps:
     exact = [math.floor(Fraction(item) / spacing + Fraction(1, 2)) for item in values.ravel().tolist()]
     return np.array([*exact, None], dtype=object)[:-1].reshape(values.shape)
 

@@ -23,7 +23,7 @@ from .exact import Bounds, exp_bounds, flips, uniform_below
 from .inputs import Floats, alone, records
 
 Whole = NDArray[np.int64]
-Categories = int | Sequence[Hashable] | NDArray[Any]
+Categories = int | Sequence[Hashable] | NDArray[np.generic]
 COVERS = "the error covers the noise of the responses, not how the people were chosen; their number is public"
 
 
