@@ -172,8 +172,9 @@ def test_bad_settings(settings, said):
 
 
 def test_a_regression_needs_a_public_range():
-    with pytest.raises(BadInput, match="public range"):
-        PrivateLinearRegression().fit(X, X[:, 0])
+    for given in (None, 5, (1, 2, 3)):
+        with pytest.raises(BadInput, match="public range"):
+            PrivateLinearRegression(target_range=given).fit(X, X[:, 0])
     with pytest.raises(BadInput, match="low below high"):
         PrivateLinearRegression(target_range=(1, 0)).fit(X, X[:, 0])
 

@@ -261,6 +261,10 @@ def test_an_account_in_front_of_a_ledger_hides_no_neighbours(tmp_path):
 WRONG = [
     ("scaler", {"bounds": ([0, 0], [1, 1])}),
     ("scaler", {"bounds": "guess"}),
+    ("scaler", {"bounds": 5}),
+    ("scaler", {"bounds": ("a", "b")}),
+    ("naive Bayes", {"classes": 5}),
+    ("naive Bayes", {"classes": "yes"}),
     ("scaler, bounds found", {"delta": 0.0}),
     ("components", {"n_components": 9}),
     ("components", {"norm_bound": 0.0}),

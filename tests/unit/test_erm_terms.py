@@ -17,6 +17,7 @@ from tacit.erm import (
     PrivateAdditiveTrees,
     PrivateERM,
     PrivateGaussianNB,
+    PrivateGridSearchCV,
     PrivateKMeans,
     PrivateLinearRegression,
     PrivateLocalRegression,
@@ -44,6 +45,7 @@ from tacit.erm.shape import Design, Shape
 from tacit.erm.tabulated import KNOTS, Tabulated
 from tacit.loss.conditions import EVERYWHERE, EXACT, FORMER
 
+pandas = pytest.importorskip("pandas")
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 3)) / 3
 Y = (X[:, 0] > 0).astype(int)
@@ -234,6 +236,33 @@ def test_a_private_number_of_records_is_seen_nowhere(monkeypatch, name):
     assert both[0][1][1].assumptions[-1] == "there are at most 240 records"
     own = [released(monkeypatch, SIZED[name](random_state=0), size) for size in (100, 99)]
     assert own[0] != own[1]
+
+
+FRAMED = {
+    "naive Bayes": lambda **s: PrivateGaussianNB(1.0, 1e-3, **s),
+    "output": lambda **s: PrivateLogisticRegression(1.0, 1e-3, method="output", **s),
+    "trees": lambda **s: PrivateAdditiveTrees(1.0, 1e-3, **s),
+    "k-means": lambda **s: PrivateKMeans(3, 1.0, 1e-3, **s),
+    "regression": lambda **s: PrivateLinearRegression(1.0, 1e-3, target_range=(0, 1), **s),
+}
+
+
+@pytest.mark.parametrize("name", FRAMED)
+def test_a_table_without_rows_is_one_like_any_other_where_their_number_is_private(name):
+    """An array without rows was; a frame raised, and so told one record from none."""
+    columns = (tacit.Column("a", range=(0, 1)), tacit.Column("b", kind="category", words=("no", "yes")))
+    frame, settings = pandas.DataFrame({"a": [], "b": []}), {"schema": tacit.Schema(columns, label="b")}
+    with pytest.raises(BadInput, match="no rows"):
+        FRAMED[name](**settings).fit(frame, frame["a"])
+    model = FRAMED[name](**settings, public_size=10)
+    assert model.fit(frame, frame["a"]).bound_.epsilon <= 1.0
+
+
+def test_a_search_takes_a_table_without_rows_where_their_number_is_private():
+    columns = (tacit.Column("a", range=(0, 1)), tacit.Column("b", kind="category", words=("no", "yes")))
+    settings = {"schema": tacit.Schema(columns, label="b"), "public_size": 10}
+    model = PrivateGridSearchCV(FRAMED["output"](**settings), {"regularization": [0.1]}, 1.0, 1e-3, random_state=0)
+    assert model.fit(pandas.DataFrame({"a": [], "b": []})).bound_.epsilon <= 1.0
 
 
 @pytest.mark.parametrize("name", SIZED)

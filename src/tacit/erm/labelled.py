@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -119,6 +119,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
 def several(classes: Sequence[object]) -> NDArray[np.generic]:
     """A public list of classes, as numbers or texts, or as objects where it holds both."""
+    if isinstance(classes, str) or not isinstance(classes, Iterable):
+        raise BadInput(f"classes must be a list of labels, got {type(classes).__name__}.")
     named = [name.item() if isinstance(name, np.generic) else name for name in classes]
     if len(named) < 2 or len(set(named)) < len(named):
         raise BadInput("classes must be at least two different labels.")

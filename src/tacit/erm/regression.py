@@ -3,6 +3,7 @@ r"""Private least squares from noisy sums of products, in scikit-learn's shape."
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -117,7 +118,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateOfRows):
         return x, same_length(len(x), answers(y))
 
     def _range(self) -> tuple[float, float]:
-        if self.target_range is None:
+        if not isinstance(self.target_range, Sequence | np.ndarray) or len(self.target_range) != 2:
             raise BadInput(
                 f"{self._name()} needs the public range of the target.",
                 fix="Give target_range=(low, high); never the smallest and largest of these records.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
@@ -125,12 +126,15 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
 
 def public_bounds(bounds: Bounds, name: str, more: str = "") -> tuple[Floats, Floats]:
     """Bounds (low, high) of the features: numbers, or arrays of one number per feature."""
-    if bounds is None or isinstance(bounds, str) or len(bounds) != 2:
+    if isinstance(bounds, str) or not isinstance(bounds, Sequence | np.ndarray) or len(bounds) != 2:
         raise BadInput(
             f"{name} needs the public bounds of the features.",
             fix=f"Give bounds=(low, high), numbers or one per feature{more}; never those of these records.",
         )
-    low, high = (np.asarray(end, dtype=np.float64) for end in bounds)
+    try:
+        low, high = (np.asarray(end, dtype=np.float64) for end in bounds)
+    except (TypeError, ValueError):
+        raise BadInput(f"{name}: bounds must be numbers, or arrays of numbers.") from None
     if not (np.all(low < high) and np.all(np.isfinite(high - low))):
         raise BadInput("bounds must be (low, high), low below high, with a finite width.")
     return low, high
