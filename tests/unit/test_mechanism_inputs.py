@@ -1,5 +1,7 @@
 """Columns, tensors and ties: what is given decides nothing silently."""
 
+import math
+
 import numpy as np
 import pandas
 import pytest
@@ -7,6 +9,8 @@ import torch
 
 import tacit
 from tacit import mechanism
+from tacit.mechanism import robust
+from tacit.mechanism.ranges import Cells
 from tacit.query import Table
 
 
@@ -118,3 +122,43 @@ def test_wrong_arguments_are_told_before_the_charge_without_values(name):
 def test_what_is_no_ledger_is_refused():
     with pytest.raises(tacit.BadInput, match="open ledger"):
         mechanism.laplace(3, sensitivity=1, epsilon=1, ledger=3.0)
+
+
+def test_rows_of_an_arrow_table_are_taken_like_those_of_a_data_frame():
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"age": [30.0, 40.0, 50.0] * 100})
+
+    def mean(block):
+        return float(np.mean(np.asarray(block["age"])))
+
+    given = table, table.to_batches()[0], table.to_pandas()
+    answers = [
+        mechanism.subsample_and_aggregate(rows, mean, blocks=10, bounds=(0, 100), epsilon=50.0, rng=1).value
+        for rows in given
+    ]
+    assert len(set(answers)) == 1
+
+
+def test_middles_of_cells_are_the_nearest_floats():
+    """A quantile of whole numbers was 57.99999999999999."""
+    cells = Cells.of((-0.5, 100.5), 101)
+    assert [cells.middle(i) for i in range(101)] == list(range(101))
+    wide = Cells.of((-8e307, 8e307), 2**52)
+    assert wide.lower < wide.middle(0) < wide.middle(2**52 - 1) < wide.upper
+
+
+def test_a_smooth_sensitivity_is_the_largest_term_and_is_found_in_few_steps():
+    """Every distance was looked at: 200,000 people at epsilon 0.001 took minutes, after the charge."""
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        size, top = int(rng.choice([1, 2, 3, 10, 40])), int(rng.choice([2, 1000, 2**30]))
+        values = np.sort(np.minimum(rng.exponential(rng.choice([0.01, 0.2, 1]), size) * top, top).astype(np.int64))
+        beta = float(rng.choice([0.0, 1e-3, 0.05, 2.0]))
+        terms = [robust.local_sensitivity(values, top, k) * math.exp(-beta * k) for k in range(size + 1)]
+        assert robust.smooth_sensitivity(values, top, beta) == max(1.0, *terms) * (1 + robust.SLACK)
+    asked, many = [], np.sort(rng.lognormal(10, 1, 5000).astype(np.int64))
+    real = robust.local_sensitivity
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(robust, "local_sensitivity", lambda *given: asked.append(given) or real(*given))
+        robust.smooth_sensitivity(many, 2**30, 1e-3)
+    assert len(asked) < 500

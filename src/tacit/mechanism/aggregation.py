@@ -67,7 +67,8 @@ def subsample_and_aggregate(
 
 def _rows(data: object) -> object:
     """Rows that can be counted and chosen: arrays, tensors, columns and tables as they are, anything else as a list."""
-    if getattr(data, "ndim", 1) and isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
+    rows = isinstance(data, Iterable) or hasattr(data, "to_pylist")  # a table of Arrow cannot be iterated over
+    if getattr(data, "ndim", 1) and rows and not isinstance(data, str | bytes | Mapping):
         found = data if hasattr(data, "__array__") or hasattr(data, "columns") else list(data)
         if hasattr(found, "__len__") and not hasattr(found, "nnz"):  # a sparse matrix has no rows to take
             return found

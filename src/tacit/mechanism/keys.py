@@ -48,7 +48,10 @@ def unknown_keys(
     terms = Terms(ledger, key, rng, adjacency)
     neighbours, most = terms.neighbours, check.whole("keys_per_person", keys_per_person)
     if not isinstance(counts, Mapping):
-        raise BadInput("counts must be a dictionary from keys to numbers of people.")
+        raise BadInput(
+            "counts must be a dictionary from keys to numbers of people.",
+            fix="Of a column of pandas: column.value_counts().to_dict().",
+        )
     if (delta := check.delta(delta)) == 0:
         raise BadInput("Unknown keys need a delta above 0.", fix="Release a public list of keys with laplace.")
     epsilon = check.positive("epsilon", epsilon)

@@ -53,8 +53,10 @@ class Cells:
         return np.minimum(np.floor(share * self.count), self.count - 1).astype(np.int64)
 
     def middle(self, cell: int) -> float:
-        found = self.lower + (self.upper - self.lower) * ((cell + 0.5) / self.count)
-        return min(max(found, self.lower), self.upper)
+        """The middle of a cell as the nearest float: a whole number where the middle is one."""
+        (a, b), (c, d) = self.lower.as_integer_ratio(), self.upper.as_integer_ratio()
+        part, whole = 2 * int(cell) + 1, 2 * self.count
+        return (a * d * (whole - part) + c * b * part) / (b * d * whole)
 
 
 def exponential_range(

@@ -62,7 +62,7 @@ def smooth_median(
         raise BadInput("The smooth median needs a delta above 0.", fix="Use median, which is pure.")
     if 4 * cells.count / epsilon > LARGEST:
         raise BadInput("epsilon is too small for so fine a grid.", fix="Give a coarser grid.")
-    beta = min(math.log1p(epsilon / (2 * math.log(2 / delta))), epsilon / 2) - 2 * SLACK
+    beta = max(min(math.log1p(epsilon / (2 * math.log(2 / delta))), epsilon / 2) - 2 * SLACK, 0.0)
 
     def draw(chance: Source) -> float:
         sorted_ = np.sort(cells.index(clamped(values, (cells.lower, cells.upper))))
@@ -140,11 +140,19 @@ def local_sensitivity(sorted_: Whole, top: int, k: int) -> int:
 
 
 def smooth_sensitivity(sorted_: Whole, top: int, beta: float) -> float:
-    """max(1, max_k e^{-beta k} A_k), a little enlarged; no A_k is above `top`, so far ones need not be looked at."""
-    most, k = 1.0, 0
-    while k <= sorted_.size and top * math.exp(-beta * k) > most:
-        most = max(most, local_sensitivity(sorted_, top, k) * math.exp(-beta * k))
-        k += 1
+    """max(1, max_k e^{-beta k} A_k), a little enlarged: places are halved while one between may be larger.
+
+    A_k never falls and weights never rise, so that from `low` to `high` no term is above e^{-beta low} A_high.
+    """
+    most, open_ = 1.0, [(0, sorted_.size)]
+    while open_:
+        low, high = open_.pop()
+        ends = [local_sensitivity(sorted_, top, k) for k in (low, high)]
+        terms = [moved * math.exp(-beta * k) for moved, k in zip(ends, (low, high), strict=True)]
+        most = max(most, *terms)
+        if high - low > 1 and ends[1] * math.exp(-beta * low) > most:
+            middle = (low + high) // 2
+            open_ += [(middle, high), (low, middle)]
     return most * (1 + SLACK)
 
 
