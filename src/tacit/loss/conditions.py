@@ -51,6 +51,10 @@ CYCLIC = "each record takes part in at most `participations` steps, any two of t
 SCALED = "one record's contribution to a step has at most the norm that the noise is scaled by"
 AS_STATED = "the release is private as stated, under this adjacency"
 AT_MOST = "there are at most `size` records"
+SMOOTH = (
+    "every loss is a convex function of one inner product, as steep and curved as stated, and twice differentiable "
+    "except at finitely many points"
+)
 EVERYWHERE = "the parameters are not constrained, and nobody learns the random linear term that was added to the loss"
 EXACT = "the minimiser is exact, or another event of the claim covers the distance at which the solver stopped"
 MIXED = "the numbers that the noise of all steps is mixed from are drawn afresh, independently of each other"
@@ -142,13 +146,7 @@ CONDITIONS: dict[type[Event], Conditions] = {
     RepeatAndSelect: Conditions(
         ("only the best run is seen, and the number of runs is drawn as `shape` and `mean` say", FRESH)
     ),
-    ObjectivePerturbation: Conditions(
-        (
-            "every loss is a convex, twice differentiable function of one inner product, as steep and curved as stated",
-            EVERYWHERE,
-            EXACT,
-        )
-    ),
+    ObjectivePerturbation: Conditions((SMOOTH, EVERYWHERE, EXACT)),
     LastIterate: Conditions(
         (
             "every loss is convex and as steep and smooth as stated everywhere, without clipping; constants are public",
@@ -164,6 +162,9 @@ CONDITIONS: dict[type[Event], Conditions] = {
 
 _ONCE = "the minimiser is exact, over all of space, and nothing else is released"
 FORMER = {
+    SMOOTH: (
+        "every loss is a convex, twice differentiable function of one inner product, as steep and curved as stated",
+    ),
     EVERYWHERE: (_ONCE, "the minimum is taken over all of space, and the random tilt is never seen"),
     EXACT: (_ONCE,),
     COUNTED: (ANSWERED,),
