@@ -18,7 +18,7 @@ from .adjacency import Adjacency
 from .charger import Receipt
 from .errors import BadInput
 from .event import Event
-from .json_text import parsed
+from .json_text import Json, parsed
 from .shown import number, significant, table
 
 SCHEMA = "tacit.answer/1"
@@ -76,7 +76,7 @@ class Answer:
         if self.trust not in TRUST:
             raise BadInput(f"trust must be central or local, got {self.trust!r}.")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {
             "schema": SCHEMA,
             "release": self.release,
@@ -111,7 +111,7 @@ class Answer:
             raise BadInput("The answer is damaged: a part of it is missing or of another kind.") from None
 
     @classmethod
-    def _of(cls, data: dict[str, Any]) -> Answer:
+    def _of(cls, data: Json) -> Answer:
         receipt = data["receipt"]
         return cls(
             value=_decode(data["value"]),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from . import check
 from .adjacency import Adjacency
 from .errors import BadInput, Mismatch
+from .json_text import Json
 from .shown import number, shortened, small, table
 
 
@@ -92,7 +92,7 @@ class Bound:
             return False
         return self.epsilon > other.epsilon
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The bound as values for JSON."""
         data = asdict(self)
         data["epsilon"] = self.epsilon if math.isfinite(self.epsilon) else None
@@ -101,7 +101,7 @@ class Bound:
         return data
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Bound:
+    def from_json(cls, data: Json) -> Bound:
         """The bound that `to_json` wrote."""
         epsilon = data["epsilon"]
         return cls(**{**data, "epsilon": math.inf if epsilon is None else epsilon})

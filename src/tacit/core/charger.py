@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from .adjacency import Adjacency
 from .bound import Bound
 from .events import Event
+from .json_text import Json
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,11 @@ class Receipt:
     spent: Bound
     remaining: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"seq": self.seq, "head": self.head, "spent": self.spent.to_json(), "remaining": self.remaining}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Receipt:
+    def from_json(cls, data: Json) -> Receipt:
         spent = Bound.from_json(data["spent"])
         return cls(int(data["seq"]), str(data["head"]), spent, float(data["remaining"]))
 

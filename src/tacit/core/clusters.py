@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
+
+from .arrays import Array
 
 Floats = NDArray[np.float64]
 SPREAD = 8
@@ -41,7 +42,7 @@ class Clusters:
     target: NDArray[np.intp] | None = None
 
     @classmethod
-    def of(cls, record: NDArray[Any], target: NDArray[Any]) -> Clusters:
+    def of(cls, record: Array, target: Array) -> Clusters:
         if distinct(record):
             return cls(True, count(target))
         places = [np.unique(names, return_inverse=True)[1].ravel() for names in (record, target)]
@@ -75,7 +76,7 @@ def distinct(names: NDArray[np.generic]) -> bool:
     return count(names) == names.size
 
 
-def count(names: NDArray[Any]) -> int:
+def count(names: Array) -> int:
     """How many names there are; whole numbers that lie close together are marked in a table instead of sorted."""
     if names.size and names.dtype.kind in "iu":
         first, last = int(names.min()), int(names.max())

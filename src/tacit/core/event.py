@@ -9,7 +9,7 @@ from typing import Any, ClassVar, cast
 
 from . import check
 from .errors import BadInput
-from .json_text import parsed
+from .json_text import Json, parsed
 
 SCHEMA = "tacit.event/1"
 
@@ -24,7 +24,7 @@ class Event:
         super().__init_subclass__(**kwargs)
         Event.registry[cls.__name__] = cls
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The event as values for JSON, with its schema."""
         return {"schema": SCHEMA, **_encode(self)}
 

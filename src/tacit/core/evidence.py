@@ -18,6 +18,7 @@ from .files import shown, text, written
 from .finding import Finding
 from .histogram import Histogram, histograms
 from .interval import Estimate
+from .json_text import Json
 from .risk import Bin, Exposure, GroupRisk, Spent
 from .scores import Scores
 from .shown import number, small, table
@@ -77,12 +78,12 @@ class Counts:
         if any(low[0] < high[0] or low[1] < high[1] for low, high in falling):
             raise BadInput("Counts at higher levels of the score cannot be larger than at lower ones.")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         told = {"tp": self.true_positives, "fp": self.false_positives, "n_in": self.n_in, "n_out": self.n_out}
         return {**told, "levels": [list(pair) for pair in self.levels]} if self.levels else told
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Counts:
+    def from_json(cls, data: Json) -> Counts:
         found = tuple(
             (check.whole("hits", a, least=0), check.whole("alarms", b, least=0)) for a, b in data.get("levels", ())
         )
@@ -254,7 +255,7 @@ class Evidence:
         """A copy with some fields changed."""
         return replace(self, **changes)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The evidence as values for JSON."""
         from .evidence_json import encode
 

@@ -17,17 +17,18 @@ from .fault import Fault
 from .finding import Finding
 from .histogram import Histogram
 from .interval import Estimate, finite
+from .json_text import Json
 from .risk import Bin, Exposure, GroupRisk, Spent
 from .schema_check import misfit
 
-PARTS: dict[str, Any] = {"exposures": Exposure, "risk": Bin, "groups": GroupRisk, "budget": Spent, "caught": Fault,
+PARTS: Json = {"exposures": Exposure, "risk": Bin, "groups": GroupRisk, "budget": Spent, "caught": Fault,
                          "histograms": Histogram, "findings": Finding}  # fmt: skip
 """Lists that evidence of earlier versions does not have."""
 FORMERLY = {"untested": "uninformative"}
 """What evidence of earlier versions says instead of a verdict."""
 
 
-def encode(evidence: Evidence) -> dict[str, Any]:
+def encode(evidence: Evidence) -> Json:
     """Everything but the scores of records; verdict, sentence and bounds are derived and written for the reader."""
     return {
         "subject": evidence.subject,
@@ -90,7 +91,7 @@ def _claim(claim: Claim) -> dict[str, object]:
     return {"bound": claim.bound.to_json(), "event": event, "frontier": [list(point) for point in claim.frontier]}
 
 
-def _read_claim(data: dict[str, Any]) -> Claim:
+def _read_claim(data: Json) -> Claim:
     event = None if data["event"] is None else Event.from_json(data["event"])
     return Claim(Bound.from_json(data["bound"]), event, tuple((float(x), float(y)) for x, y in data["frontier"]))
 
@@ -107,7 +108,7 @@ def _demonstration(item: Demonstration) -> dict[str, object]:
     }
 
 
-def _read_demonstration(data: dict[str, Any]) -> Demonstration:
+def _read_demonstration(data: Json) -> Demonstration:
     changed = {
         "bound": Bound.from_json(data["bound"]),
         "counts": Counts.from_json(data["counts"]),
@@ -131,7 +132,7 @@ def _measurement(item: Measurement) -> dict[str, object]:
     }
 
 
-def _read_measurement(data: dict[str, Any]) -> Measurement:
+def _read_measurement(data: Json) -> Measurement:
     confidence = float(data["confidence"])
     rest = {key: value for key, value in data.items() if key != "confidence"}
     changed = {
@@ -142,7 +143,7 @@ def _read_measurement(data: dict[str, Any]) -> Measurement:
     return Measurement(**{**rest, **changed})
 
 
-def _read_control(data: dict[str, Any]) -> Control:
+def _read_control(data: Json) -> Control:
     if not isinstance(data["passed"], bool):
         raise BadInput("a control has passed or not")
     return Control(**data)

@@ -7,14 +7,13 @@ numbers follow from the counts and events `tacit verify`. Keys that are not list
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from .adjacency import Adjacency
 from .bound import Side
 from .evidence import SCHEMA, Verdict
 from .finding import SEVERITIES
+from .json_text import Json
 
-Json = dict[str, Any]
 TEXT: Json = {"type": "string"}
 NUMBER: Json = {"type": "number"}
 SHARE: Json = {"type": "number", "minimum": 0, "maximum": 1}

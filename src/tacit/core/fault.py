@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from .errors import BadInput
 from .interval import Estimate
+from .json_text import Json
 
 FAULTS = (
     "no noise",
@@ -45,12 +45,12 @@ class Fault:
         """Whether the interval of the chance tells nothing of it."""
         return self.chance is not None and self.chance.upper - self.chance.lower > TELLING
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         told = None if self.chance is None else {**self.chance.to_json(), "confidence": self.chance.confidence}
         return {"name": self.name, "chance": told}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Fault:
+    def from_json(cls, data: Json) -> Fault:
         told = data["chance"]
         chance = None if told is None else Estimate.from_json(told, float(told["confidence"]))
         return cls(str(data["name"]), chance)

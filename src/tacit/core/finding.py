@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import BadInput
+from .json_text import Json
 
 SEVERE, NOTABLE, NONE = "severe", "notable", "none"
 SEVERITIES = (SEVERE, NOTABLE, NONE)
@@ -25,7 +26,7 @@ class Finding:
         if self.severity not in SEVERITIES:
             raise BadInput(f"a finding is {', '.join(SEVERITIES[:-1])} or {SEVERITIES[-1]}")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {
             "attack": self.attack,
             "sentence": self.sentence,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from . import check
 from .errors import BadInput
+from .json_text import Json
 
 if TYPE_CHECKING:
     from .scores import Scores
@@ -55,7 +56,7 @@ class Histogram:
             return None
         return cls(scores.attack, tuple(edges.tolist()), tuple(counts[0]), tuple(counts[1]))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         sides = {"inside": list(self.inside), "outside": list(self.outside)}
         return {
             "name": self.name,
@@ -66,7 +67,7 @@ class Histogram:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Histogram:
+    def from_json(cls, data: Json) -> Histogram:
         sides = [tuple(check.whole("count", item, least=0) for item in data[key]) for key in ("inside", "outside")]
         found = cls(str(data["name"]), tuple(map(float, data["edges"])), *sides)
         if (data["n_in"], data["n_out"]) != (sum(found.inside), sum(found.outside)):

@@ -11,18 +11,18 @@ import hmac
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import BadInput
 from .files import shown
+from .json_text import Json
 from .randomness import Replayed, Source, source
 
 BYTES = 32
 Data = Sequence[NDArray[np.generic]]
-Record = dict[str, Any]
+Record = Json
 Randomness = Source | int | np.random.Generator | None
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from .errors import BadInput
 
+Json: TypeAlias = dict[str, Any]
+"""An object of JSON: names with texts, numbers, truth values, null, lists and objects."""
 DEPTH = 100
 MOST = 4_000_000
 """Values in one text: each may take 64 bytes and more, so that a file of a quarter of a gigabyte would take 12."""

@@ -11,14 +11,13 @@ import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from .errors import BadInput
 from .files import content, shown, unwritten
-from .json_text import parsed
+from .json_text import Json, parsed
 
 MOST = 2**32
-Record = dict[str, Any]
+Record = Json
 
 
 @dataclass(frozen=True)

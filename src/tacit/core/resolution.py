@@ -7,10 +7,11 @@ output means "below what I can say", not "impossible": read as a tiny number it 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .arrays import Array
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +46,7 @@ class Resolution:
     kind: str = "float64"
 
     @classmethod
-    def of(cls, shares: NDArray[Any]) -> Resolution:
+    def of(cls, shares: Array) -> Resolution:
         """The resolution of class shares (... x classes), read from the numbers themselves."""
         kind = shares.dtype.name if shares.dtype.kind == "f" else "float64"
         decimals = printed_decimals(shares)
@@ -56,7 +57,7 @@ class Resolution:
         mine, theirs = (np.broadcast_to(item.added, max(len(self.added), len(other.added))) for item in (self, other))
         return Resolution(tuple(float(value) for value in np.maximum(mine, theirs)), self.decimals, self.kind)
 
-    def shown(self, shares: NDArray[Any]) -> Floats:
+    def shown(self, shares: Array) -> Floats:
         """Shares as an output of this resolution would show them: cast and rounded, zeros still 0."""
         cast = shares.astype(self.kind, copy=False).astype(np.float64)
         return cast if self.decimals is None else np.round(cast, self.decimals)
@@ -85,7 +86,7 @@ class Resolution:
         return np.log(own + mine[:, None]), np.log(others + min(classes - 1, CLASSES) * rest[:, None])
 
 
-def printed_decimals(shares: NDArray[Any]) -> int | None:
+def printed_decimals(shares: Array) -> int | None:
     """How many decimals all shares have, or None where they have more than are printed."""
     values = np.unique(shares.ravel()[:: max(1, shares.size // 200_000)]).astype(np.float64)
     slack = 2 * float(np.finfo(shares.dtype).eps) if shares.dtype.kind == "f" else 0.0
@@ -100,7 +101,7 @@ def printed_decimals(shares: NDArray[Any]) -> int | None:
     return None
 
 
-def smallest(shares: NDArray[Any]) -> Floats:
+def smallest(shares: Array) -> Floats:
     """Per class, (the smallest share above 0, how many are above 0, whether some are 0)."""
     flat = shares.reshape(-1, shares.shape[-1])
     positive = (flat > 0) & ~_rounding(flat)
@@ -108,7 +109,7 @@ def smallest(shares: NDArray[Any]) -> Floats:
     return np.stack((least, positive.sum(axis=0).astype(np.float64), (~positive).any(axis=0).astype(np.float64)))
 
 
-def _rounding(flat: NDArray[Any]) -> NDArray[np.bool_]:
+def _rounding(flat: Array) -> NDArray[np.bool_]:
     """Which shares are rounding errors of sums or of 1 - p that should be 0.
 
     Such errors lie within a few powers of two of the number type's epsilon. A softmax also gives shares between them
@@ -136,7 +137,7 @@ def _part(least: float) -> float:
     return BARE if not np.isfinite(least) or least >= 1.0 else max(PART * least, LEAST)
 
 
-def are_shares(answers: NDArray[Any]) -> bool | None:
+def are_shares(answers: Array) -> bool | None:
     """Whether answers (... x classes) are shares of 1; None where they might be, and are not for certain.
 
     Shares lie in [0, 1] and sum to 1 up to what their number type and printed decimals lose; logits of any use leave
@@ -152,7 +153,7 @@ def are_shares(answers: NDArray[Any]) -> bool | None:
     return True if (np.abs(sums - 1.0) <= slack).all() and sums.max() > 0 else None
 
 
-def _precision(answers: NDArray[Any]) -> float:
+def _precision(answers: Array) -> float:
     """The relative step of the numbers: that of their type, or of bfloat16 where all float32 numbers have its form."""
     if answers.dtype.kind != "f":
         return 0.0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from . import check
 from .interval import Estimate, finite
+from .json_text import Json
 
 
 @dataclass(frozen=True)
@@ -17,13 +17,13 @@ class Exposure:
     selected_by: float
     memorisation: Estimate
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The record's figures as values for JSON."""
         told = {"record": self.record, "selected_by": self.selected_by, "confidence": self.memorisation.confidence}
         return {**told, "memorisation": self.memorisation.to_json()}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Exposure:
+    def from_json(cls, data: Json) -> Exposure:
         """The figures that `to_json` wrote."""
         estimate = Estimate.from_json(data["memorisation"], float(data["confidence"]))
         return cls(check.whole("record", data["record"], least=0), float(data["selected_by"]), estimate)
@@ -40,13 +40,13 @@ class GroupRisk:
     advantage: Estimate
     p_value: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The group's figures as values for JSON."""
         told = {"group": self.group, "p_value": self.p_value, "confidence": self.advantage.confidence}
         return {**told, "advantage": self.advantage.to_json()}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> GroupRisk:
+    def from_json(cls, data: Json) -> GroupRisk:
         """The figures that `to_json` wrote."""
         estimate = Estimate.from_json(data["advantage"], float(data["confidence"]))
         return cls(str(data["group"]), estimate, float(data["p_value"]))
@@ -60,11 +60,11 @@ class Bin:
     upper: float
     records: int
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"lower": self.lower, "upper": self.upper, "records": self.records}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Bin:
+    def from_json(cls, data: Json) -> Bin:
         return cls(float(data["lower"]), float(data["upper"]), check.whole("records", data["records"], least=0))
 
 
@@ -75,10 +75,10 @@ class Spent:
     step: int
     epsilon: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"step": self.step, "epsilon": finite(self.epsilon)}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Spent:
+    def from_json(cls, data: Json) -> Spent:
         found = data["epsilon"]
         return cls(check.whole("step", data["step"], least=0), float("inf") if found is None else float(found))

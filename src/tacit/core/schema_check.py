@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-Json = dict[str, Any]
+from .json_text import Json
+
 KINDS: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "number": (int, float),

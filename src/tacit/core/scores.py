@@ -6,12 +6,13 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import check
+from .arrays import Array
 from .errors import BadInput
 from .randomness import Source, source
 from .shown import table
@@ -35,8 +36,8 @@ class Scores:
     member: NDArray[np.bool_]
     attack: str
     randomised: bool
-    record: NDArray[Any]
-    target: NDArray[Any]
+    record: Array
+    target: Array
     group: NDArray[np.generic] | None = None
 
     def __init__(
