@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Adjacency, BadInput
+from ..core.arrays import Array
 from . import makers
 from .makers import Maker
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

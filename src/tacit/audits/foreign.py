@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput, Observations, Resolution, TacitError
+from ..core.arrays import Array
 from ..core.errors import where
 from ..core.resolution import are_shares
 
-Array = NDArray[Any]
 Fit = Callable[[Array, Array, np.random.Generator], object]
 FINEST = Resolution((float(np.finfo(np.float64).tiny),))
 """Runs of an audit are scored one by one and only compared: a 0 is the same in each, below every other number."""

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput
+from ..core.arrays import Array
 
-Array = NDArray[Any]
 Maker = Callable[[Array, Array, np.random.Generator], tuple[object, object]]
 FEATURES = 1024
 """Features that clip-aware looks at: of very many, those that vary least."""

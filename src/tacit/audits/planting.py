@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput
+from ..core.arrays import Array
 from .foreign import Classifier, Fit
 from .runs.workers import reseed
 
-Array = NDArray[Any]
 PREPROCESSING, ONE_SEED = "preprocessing read off the data", "one seed for all runs"
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Adjacency, NotFinished, Scores
+from ..core.arrays import Array
 from .canary import AUTO, maker, pair
 from .foreign import Fit
 from .makers import Maker
@@ -19,8 +19,6 @@ from .runs.budget import Budget
 from .runs.tasks import ManyCanaries, Run
 from .runs.workers import Result
 from .scoring import balanced, scored, separation
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

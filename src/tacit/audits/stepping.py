@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.arrays import Array
 from .canary import Pair
 from .foreign import Fit, margins_of, outputs
 
-Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Coins = NDArray[np.bool_]
 OTHERS, RIDGE = 16, 1e-3

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core import Adjacency, BadInput, Claim, Control, Evidence, Source, check, source
+from ..core.arrays import Array
 from ..core.fault import Fault
 from ..core.files import Lasting
+from ..core.json_text import Json
 from ..core.reasons import ALIKE, REPEATED
 from . import controls, games, panel
 from .canary import fitting, maker
@@ -28,7 +28,6 @@ from .runs.journal import Journal
 from .runs.workers import ISOLATIONS, sendable
 from .stage import Stage, said
 
-Array = NDArray[Any]
 FINAL = {"released": "the trained model", "attacker sees": "predictions on the canary"}
 STEPWISE = {"released": "the model after every step", "attacker sees": "predictions on the canary after every step"}
 
@@ -187,7 +186,7 @@ def _alike(outcome: Outcome) -> bool:
     return all(len(side) == 1 for side in sides)
 
 
-def _provenance(budget: Budget, outcome: Outcome) -> dict[str, Any]:
+def _provenance(budget: Budget, outcome: Outcome) -> Json:
     failed = sum(bool(result.problem) for result in outcome.results)
     return {
         "randomness": budget.chance.name,

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core import BadInput, Control
+from ...core.arrays import Array
 from .workers import OUT_OF_TIME, Ended, Job, Result, Task, nobody, run_all, sendable
 
-Array = NDArray[Any]
 AT_ONCE = 64
 """Runs in one call, unless the fit says how many it wants (`at_once`)."""
 SPLITS = 16

@@ -6,17 +6,15 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core import BadInput, NotFinished, Source, check
+from ...core.arrays import Array
 from .batched import Together
 from .journal import Journal
 from .workers import Ended, Job, Result, Task, cores, run_all
 
-Array = NDArray[Any]
 PATIENCE = 3600.0
 """Seconds a run may take when no budget is given and none has been timed."""
 

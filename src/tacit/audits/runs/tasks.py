@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core import Adjacency
+from ...core.arrays import Array
 from ..canary import Pair
 from ..foreign import Border, Fit, last_margin, margins_of, outputs
 from .batched import answers
 
-Array = NDArray[Any]
 PROBE = 16
 """Records that are predicted beside the canary: a model that says the same of all of them has failed."""
 
