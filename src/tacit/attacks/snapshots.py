@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput, Observations, Scores
+from ..core.arrays import Array
 from .likelihood import with_missing
 from .moments import sides
 from .registry import flatten
@@ -44,7 +44,7 @@ def with_snapshots(last: Observations, earlier: Sequence[Observations]) -> Obser
 
     Learned attacks then look at all of them (the passive observer of Nasr et al. 2019).
     """
-    found: dict[str, NDArray[Any]] = dict(last.internals or {})
+    found: dict[str, Array] = dict(last.internals or {})
     for k, seen in enumerate(earlier):
         if (seen.records, seen.models) != (last.records, last.models):
             raise BadInput("All snapshots must be of the same models on the same records.")
