@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from ..core import MissingExtra
+from ..core.json_text import Json
 from .svg import draw
 
 # CSS variables: one drawing serves light, dark and print; `dash` tells the lines apart without colour
@@ -35,8 +36,8 @@ class Chart:
 
     name: str
     label: str
-    specs: Mapping[str, dict[str, Any]]
-    data: Mapping[str, list[dict[str, Any]]]
+    specs: Mapping[str, Json]
+    data: Mapping[str, list[Json]]
     series: Sequence[Series] = ()
     height: Mapping[str, int] = field(default_factory=dict)
     width: Mapping[str, int] = field(default_factory=lambda: WIDE)
@@ -53,7 +54,7 @@ class Chart:
 
 def live(charts: Sequence[Chart]) -> dict[str, object]:
     """What the script needs to draw the charts so that they answer to the pointer; equal specifications stand once."""
-    specs: list[dict[str, Any]] = []
+    specs: list[Json] = []
     drawn = {}
     for chart in charts:
         specs += [spec for spec in chart.specs.values() if spec not in specs]
@@ -76,11 +77,11 @@ def altair() -> Any:
     return altair
 
 
-def finished(layers: Sequence[object], *, height: int, params: Sequence[object] = ()) -> dict[str, Any]:
+def finished(layers: Sequence[object], *, height: int, params: Sequence[object] = ()) -> Json:
     """Layers as one Vega-Lite specification in the page's look."""
     alt = altair()
     chart = alt.layer(*layers).properties(width="container", height=height).add_params(*params)
-    spec: dict[str, Any] = chart.to_dict()
+    spec: Json = chart.to_dict()
     return {**spec, "autosize": {"type": "fit-x", "contains": "padding"}, "background": None, "config": LOOK}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.json_text import Json
 from .chart import HALF, Chart, Series, altair, finished
 from .comparison import common_rate, is_share, strongest, utilities
 from .node import percent
@@ -29,7 +30,7 @@ def _utility_row(subject: Subject, name: str) -> dict[str, object]:
     return {"row": subject.index, "model": subject.label, "value": value, "text": percent(value)}
 
 
-def _utility_spec(name: str, rows: int) -> dict[str, Any]:
+def _utility_spec(name: str, rows: int) -> Json:
     alt = altair()
     data, y = alt.Chart(alt.NamedData("rows")), alt.Y("row:O", axis=None)
     axis = alt.Axis(title=name, format=".0%", values=[0, 0.25, 0.5, 0.75, 1], titleAnchor="end")
@@ -64,7 +65,7 @@ def _leak_row(subject: Subject, fpr: float) -> dict[str, object]:
     }
 
 
-def _leak_spec(fpr: float, rows: int) -> dict[str, Any]:
+def _leak_spec(fpr: float, rows: int) -> Json:
     alt = altair()
     floor = fpr / 10
     scale = alt.Scale(type="log", domain=[floor, 1], nice=False, clamp=True)

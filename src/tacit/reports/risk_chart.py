@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ..core.json_text import Json
 from ..core.shown import significant
 from .chart import Chart, Series, altair, finished
 from .node import count, measured
@@ -66,7 +65,7 @@ def budget_chart(subject: Subject) -> Chart | None:
     return Chart(f"budget-{subject.index + 1}", label, {"linear": _line()}, {"rows": rows}, height={"narrow": 200})
 
 
-def _bars() -> dict[str, Any]:
+def _bars() -> Json:
     alt = altair()
     data = alt.Chart(alt.NamedData("rows"))
     x = alt.X("lower:Q", axis=alt.Axis(title="memorisation", format="~g", tickCount=6, titleAnchor="end"))
@@ -81,7 +80,7 @@ def _bars() -> dict[str, Any]:
     return finished([bars, hover.properties(name="hover")], height=220)
 
 
-def _dots(rows: int) -> dict[str, Any]:
+def _dots(rows: int) -> Json:
     alt = altair()
     data = alt.Chart(alt.NamedData("rows"))
     y = alt.Y("group:N", sort=None, axis=alt.Axis(title=None, ticks=False, domain=False, labelLimit=150, grid=False))
@@ -99,7 +98,7 @@ def _dots(rows: int) -> dict[str, Any]:
     return finished(layers, height=26 * rows)
 
 
-def _line() -> dict[str, Any]:
+def _line() -> Json:
     alt = altair()
     data = alt.Chart(alt.NamedData("rows"))
     x = alt.X("step:Q", axis=alt.Axis(title="steps", format=",d", tickCount=6, titleAnchor="end"))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from ..core.json_text import Json
 from .chart import COLOURS, DASHES, Chart, Series, altair, finished
 from .node import Node
 from .subject import Subject
@@ -58,7 +59,7 @@ def thinned(points: Sequence[Any], most: int) -> list[Any]:
     return [points[index] for index in sorted(kept)]
 
 
-def _curve(index: int, item: Node) -> list[dict[str, Any]]:
+def _curve(index: int, item: Node) -> list[Json]:
     points = thinned(item["roc"].value, POINTS)
     names = ("fpr", "tpr", "lower", "upper")
     rounded = [{name: float(f"{value:.5g}") for name, value in zip(names, point, strict=True)} for point in points]
@@ -85,7 +86,7 @@ def _series(curves: Sequence[Node], *, frontier: bool, proven: bool) -> list[Ser
 
 
 @cache
-def _spec(scale: str, floor: float, curves: int) -> dict[str, Any]:
+def _spec(scale: str, floor: float, curves: int) -> Json:
     """The chart's specification, shared by all models with this number of curves: data come in by name."""
     alt = altair()
     shown = alt.param(name="shown", value=[str(index) for index in range(curves)])

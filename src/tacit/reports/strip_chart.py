@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..core.json_text import Json
 from ..core.sentence import at_ceiling
 from ..core.shown import significant
 from .chart import Chart, Series, altair, finished
@@ -33,7 +34,7 @@ def strip_chart(subjects: Sequence[Subject]) -> Chart | None:
     )
 
 
-def _most(rows: list[dict[str, Any]], known: list[float]) -> float:
+def _most(rows: list[Json], known: list[float]) -> float:
     """The upper end of the scale. It shows all bounds, and the attainable bound unless that would crowd the others."""
     bounds = [row[name] for row in rows for name in ("lower", "upper") if row[name] is not None]
     widest = 2.2 * max(bounds, default=0.0) or math.inf
@@ -58,9 +59,9 @@ def _kind(proven: bool) -> str:
     return "proven" if proven else "claimed"
 
 
-def _row(subject: Subject) -> dict[str, Any]:
+def _row(subject: Subject) -> Json:
     lower, claim = subject.lower, subject.claim
-    row: dict[str, Any] = {
+    row: Json = {
         "row": subject.index,
         "model": subject.label,
         "lower": lower["bound"]["epsilon"].value if lower else None,
@@ -75,7 +76,7 @@ def _row(subject: Subject) -> dict[str, Any]:
     return row
 
 
-def _parts(row: dict[str, Any]) -> list[dict[str, Any]]:
+def _parts(row: Json) -> list[Json]:
     """The bar from 0 to the demonstrated bound, broken where it passes the claim."""
     if row["lower"] is None:
         return []
@@ -86,7 +87,7 @@ def _parts(row: dict[str, Any]) -> list[dict[str, Any]]:
     return parts
 
 
-def _spec(most: float, rows: int) -> dict[str, Any]:
+def _spec(most: float, rows: int) -> Json:
     alt = altair()
     scale = alt.Scale(domain=[0, most], nice=False)
     axis = alt.Axis(title="epsilon (smaller is more private)", tickCount=6, grid=True, format="~g", titleAnchor="end")
