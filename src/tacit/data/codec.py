@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..core.arrays import Array
 from ..core.errors import BadInput
 from .frames import Frame, check_header, is_frame, named, narwhals
 from .frames import table as read
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.arrays import Array
 from ..core.errors import BadInput, MissingExtra
 from .csv_file import ENDINGS
 from .files import read_table
@@ -32,8 +32,8 @@ class Records:
     x: NDArray[np.float32]
     y: NDArray[np.int64]
     members: NDArray[np.bool_] | None = None
-    groups: NDArray[Any] | None = None
-    unit: NDArray[Any] | None = None
+    groups: Array | None = None
+    unit: Array | None = None
     canaries: NDArray[np.bool_] | None = None
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     derived: tuple[str, ...] = ()
