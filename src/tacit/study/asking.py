@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..attacks import Copies as NearCopies
 from ..attacks import near_duplicates
 from ..core import Control, Observations
+from ..core.arrays import Array
 from .augmented_queries import Copies
 from .class_names import check_known, classes_of, names_of
 from .column_order import check_columns, check_labels
@@ -36,7 +37,7 @@ class Pool:
     """
 
     x: Any
-    y: NDArray[Any]
+    y: Array
     member: Flags
     record: NDArray[np.int64]
     known: NDArray[np.float64]
@@ -141,7 +142,7 @@ class Asked:
         return Asked(self.seen.select(records=~rows), others)
 
 
-def _lens(target: object, x: object, names: NDArray[Any] | None) -> Callable[[Any], Any] | None:
+def _lens(target: object, x: object, names: Array | None) -> Callable[[Any], Any] | None:
     """How a target shows shares of these records, where it says so itself: a service may name some classes alone.
 
     `names` are those of its columns, in its own order; shares of references come and go in the sorted order.

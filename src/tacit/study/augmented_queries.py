@@ -9,15 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from ..core import BadInput, Observations, check
+from ..core.arrays import Array
 from ..core.resolution import Resolution, are_shares
 from .models import predictor
 from .records import joined, size
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.adjacency import Adjacency
 from ..core.charger import Receipt
 from ..core.errors import BadInput
 from ..core.event import Event
 from ..core.evidence import Evidence
+from ..core.json_text import Json
 from ..core.shown import number, small
 from .run_file import RunFile
 
@@ -85,7 +86,7 @@ class Spender:
         named = {"ledger_entry": self.receipt.seq, "ledger_head": self.receipt.head}
         return evidence.with_(threat=threat, provenance={**evidence.provenance, **named})
 
-    def to_json(self) -> dict[str, Any] | None:
+    def to_json(self) -> Json | None:
         return None if self.receipt is None else self.receipt.to_json()
 
 

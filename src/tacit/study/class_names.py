@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core import BadInput
+from ..core.arrays import Array
 from .models import is_regressor
 from .neural import label_names
 
-Array = NDArray[Any]
 NUMBERS = "biuf"
 """Kinds of arrays that hold numbers."""
 

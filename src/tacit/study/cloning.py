@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..audits.foreign import Border
 from ..core import BadInput
+from ..core.arrays import Array
 from .models import Fit
-
-Array = NDArray[Any]
 
 
 def refit(target: object, fit: Fit | None) -> Fit | None:

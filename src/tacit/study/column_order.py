@@ -15,8 +15,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import rankdata
 
 from ..core import BadInput
+from ..core.arrays import Array
 
-Array = NDArray[Any]
 Flags = NDArray[np.bool_]
 SURE = 5.0
 """Standard deviations by which another order must be right more often."""

@@ -11,12 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from .records import lent
 
-Array = NDArray[Any]
 ALIKE = 1e-3
 """How far shares may lie from those of the logarithms to be the same: logarithms of 1e10 are that inexact."""
 

@@ -17,12 +17,11 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core import Source, source
+from ..core.arrays import Array
 from ..core.errors import FileWarning
 from ..core.files import Lasting, content, shown, unwritten, written
 from ..core.journal_head import BYTES, Data, Randomness, check_same, drawn, head, seed, seeded_key
@@ -35,7 +34,6 @@ HEAD = "head.jsonl"
 DRAWN = ("words", "children")
 MOST = 2**36
 """Bytes of what one part says."""
-Array = NDArray[Any]
 
 
 @dataclass(eq=False)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core import BadInput
+from ..core.arrays import Array
 from ..core.resolution import printed_decimals
 
-Array = NDArray[Any]
 PAIR = ("label", "score")
 SLACK = 1e-3
 """How far shares may sum to more than 1, besides what rounding adds."""

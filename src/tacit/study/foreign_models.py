@@ -13,11 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core import BadInput
+from ..core.arrays import Array
 
-Array = NDArray[Any]
 Answer = Callable[[Any], object]
 
 

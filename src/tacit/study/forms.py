@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core import BadInput
+from ..core.arrays import Array
 from ..core.resolution import are_shares
 
-Array = NDArray[Any]
 DISTURBED = 0.2
 """How far from shares answers may lie before they are taken for logits without asking."""
 NEARLY = 1e-3

@@ -14,6 +14,7 @@ from ..audits import audit as audit_arrays
 from ..audits.claims import Stated
 from ..audits.foreign import name_of
 from ..core import Adjacency, BadInput, Evidence, Source
+from ..core.arrays import Array
 from ..data import Schema, is_frame
 from ..data.codec import Codec, holds_frame, split
 from ..data.frames import named
@@ -25,7 +26,6 @@ from .membership import FPRS, AnyAttack
 from .models import Fit, FramedFit, FramedModel
 from .risk import placed
 
-Array = NDArray[Any]
 Flags = NDArray[np.bool_]
 Rng = Source | int | np.random.Generator | None
 FIXED = "kind, range or words of {}: they were read off the data, and held fixed in all runs of the audit"

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..audits.foreign import Border
 from ..core import BadInput, Source
+from ..core.arrays import Array
 
-Array = NDArray[Any]
 CRAFTED_STEPS, CRAFTED_ON = 200, 2000
 """Steps of plain training that craft a start, and the most records they see."""
 

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core import Source
+from ..core.arrays import Array
 from .gap import Setting, leakage_by_gap
 
-Array = NDArray[Any]
 WIDTHS, EPOCHS, DECAYS, PARTS = (4, 32, 256), (5, 40, 160), (0.01, 0.0003, 0.0), (8, 4, 2, 1)
 """Hidden units, passes over the members, weight decay in a step, and how many times fewer records are trained on."""
 BATCH, LR = 64, 0.01

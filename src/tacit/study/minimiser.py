@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from .. import __version__ as version
 from ..core import Adjacency, BadInput, Bound, Charger, Claim, Event, Receipt, Source, check, source
+from ..core.arrays import Array
 from ..core.files import Lasting, content, unwritten
 from ..data import Records
 from ..train import Trained
@@ -32,7 +33,6 @@ from ..train.loop import FINGERPRINT, fingerprint
 from .run_file import RunFile
 from .sealing import keyed_hash
 
-Array = NDArray[Any]
 OF_A_PLAN = {"epsilon", "delta", "adjacency", "public_size"}
 """Keys of [plan] that say what is promised; any other says how to descend."""
 PASSES = 10

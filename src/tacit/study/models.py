@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..audits.foreign import Border
+from ..core.arrays import Array
 from ..core.errors import BadInput
 from ..core.observations import Observations
 from ..data.codec import Codec
@@ -22,7 +23,6 @@ from .neural import from_tensor, hugging_face, is_pipeline, neural
 from .outputs import Reading
 from .records import described, lent
 
-Array = NDArray[Any]
 Predict = Callable[[Any], Any]
 Fit = Callable[[Any, Array, np.random.Generator], object]
 PAIRS = 3

@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core import BadInput
+from ..core.arrays import Array
 
-Array = NDArray[Any]
 ROWS = 500
 TASKS = ("text-classification", "sentiment-analysis", "image-classification")
 """Pipelines whose model is asked about a record alone, and answers with one number per class."""

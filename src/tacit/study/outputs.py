@@ -15,12 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from ..core import BadInput, Observations, Resolution
+from ..core.arrays import Array
 from ..core.observations import blocks
 from ..core.resolution import LEAST, are_shares
 from .forms import Form, continuous, form_of, lost, named, no_labels, noisy_shares, of_one
 from .residuals import Residuals
 
-Array = NDArray[Any]
 Floats = NDArray[np.float64]
 KEPT = 2**25
 """Numbers (256 MiB) of answers that are kept whole; of more, only what they say of the true label."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Adjacency, BadInput, check
+from ..core.arrays import Array
 from ..data import NAMES, Records
 from ..pate import PATE, Aggregator, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Network
 from ..pate.student import NotTaught, student_of
@@ -20,7 +21,6 @@ from .run_file import RunFile
 from .run_training import maker
 from .training import optimizer
 
-Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 AGGREGATORS: dict[str, type[Aggregator]] = {
     "gnmax": GNMax,

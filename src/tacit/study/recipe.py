@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
 from ..attacks import named
 from ..audits.canary import maker
 from ..core import BadInput, check
+from ..core.arrays import Array
 from ..fleet import Epochs, MakeOptimizer
 from ..loss import Plan
 from .membership import FPRS
@@ -21,7 +20,7 @@ from .models import Predict
 
 FLEET, OWN = "runs, fleet code", "runs, train.fit"
 """The two games of a private training's audit, by the code that trained."""
-Again = Callable[[nn.Module, NDArray[Any], NDArray[Any], np.random.Generator], Predict]
+Again = Callable[[nn.Module, Array, Array, np.random.Generator], Predict]
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput
+from ..core.arrays import Array
 
-Array = NDArray[Any]
 Floats = NDArray[np.float64]
 WORDS, CATEGORIES, OWN, LONG = 256, 24, 6, 3.0
 """Hashed words of a text, hashed values of a column, numbers that each value has of its own where there are more, and

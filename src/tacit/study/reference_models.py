@@ -13,13 +13,12 @@ from ..audits.foreign import Border
 from ..audits.runs.batched import Together
 from ..audits.runs.batched import answers as answers_of_many
 from ..core import BadInput, Source
+from ..core.arrays import Array
 from .class_names import names_of_reference
 from .finished_parts import Finished
 from .models import Fit, answers
 from .records import take
 from .repeats import TrainingSets
-
-Array = NDArray[Any]
 
 
 def trained(

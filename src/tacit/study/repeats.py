@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..attacks import Copies, natural
 from ..core import Source
+from ..core.arrays import Array
 from .forms import continuous
 from .subsets import subsets
 
@@ -65,7 +66,7 @@ class TrainingSets:
     member: Flags
 
     @classmethod
-    def of(cls, record: Rows, inside: Flags, y: NDArray[Any], count: int, rng: Source) -> TrainingSets:
+    def of(cls, record: Rows, inside: Flags, y: Array, count: int, rng: Source) -> TrainingSets:
         """Random sets of as many records as the target's training set has; `record` names the first row of each row's
         record, `inside` says which rows the target was trained on."""
         first, place = np.unique(record, return_inverse=True)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from ..core import BadInput, Observations
+from ..core.arrays import Array
 from ..core.resolution import printed_decimals
 
-Array = NDArray[Any]
 Floats = NDArray[np.float64]
 EXACT = 1e-6
 """A residual below this share of the labels' spread is none."""

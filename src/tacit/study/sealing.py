@@ -10,19 +10,17 @@ import hashlib
 import hmac
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core import BadInput, Evidence
+from ..core.arrays import Array
 from ..core.files import content, unwritten
 
 FIELD = "data_hmac"
 KEY_FILE = "data.key"
 BYTES = 32
 MOST = 4096
-Array = NDArray[Any]
 
 
 def sealed(evidence: Evidence, x: Array, y: Array, key_file: str | Path) -> Evidence:

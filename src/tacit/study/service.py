@@ -20,14 +20,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..core import BadInput, NotFinished, check
+from ..core.arrays import Array
+from ..core.json_text import Json
 from .class_names import in_the_kind_of
 from .first_classes import by_label, shown_like, top_shares
 from .records import size, take
 
-Array = NDArray[Any]
 Ask = Callable[[Any], Any]
 TRIES, PAUSE = 4, 1.0
 """Requests for one batch before giving up, and seconds before the second of them; each pause is twice the last."""
@@ -61,7 +62,7 @@ class Service:
     journal: str | Path | None = None
     name: str = ""
     asked: int = 0
-    _known: dict[str, Any] = field(default_factory=dict, repr=False)
+    _known: Json = field(default_factory=dict, repr=False)
     _last: float = field(default=0.0, repr=False)
 
     def __post_init__(self) -> None:

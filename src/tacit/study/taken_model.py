@@ -22,12 +22,12 @@ from ..audits.claims import Stated, with_frontier
 from ..audits.demonstration import Played, same_adjacency
 from ..audits.scoring import scored
 from ..core import Adjacency, BadInput, Claim, Control, Demonstration, Evidence, Mismatch, Scores, Source, check
+from ..core.arrays import Array
 from .class_names import classes_of
 from .models import answers, observe, usual_form
 from .pooling import overlap, pool
 from .records import features
 
-Array = NDArray[Any]
 FEWEST = 50
 """Canaries of a one-run audit: fewer could not pass the planted-leak control."""
 UNFAIR = 1e-6
