@@ -27,6 +27,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__
+from ..core.json_text import Json
 from .options import given_option, in_options, in_words
 
 if typing.TYPE_CHECKING:
@@ -156,7 +157,7 @@ class Result:
     A person sees `table`, lines that are the answer itself; then `rows` (name, value); then `lines` of sentences.
     """
 
-    data: dict[str, Any]
+    data: Json
     rows: list[tuple[str, str]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     status: int = DONE

@@ -14,6 +14,7 @@ from ..core.errors import BadInput
 from ..core.evidence import BLIND_BASELINE, Evidence, Measurement
 from ..core.files import Lasting
 from ..core.interval import Estimate
+from ..core.json_text import Json
 from ..core.run_folder import run_folder
 from ..core.shown import aligned, significant
 from ..data import Records
@@ -195,7 +196,7 @@ def _found(evidence: Evidence, path: str, scores: str) -> Result:
     return Result(data, [*rows, ("evidence", path)], lines, status, _table(evidence.measurements))
 
 
-def measured(item: Measurement) -> dict[str, Any]:
+def measured(item: Measurement) -> Json:
     rates = [{"fpr": fpr, **estimate.to_json()} for fpr, estimate in item.tpr_at_fpr]
     return {"name": item.attack, "auc": item.auc.to_json(), "tpr_at_fpr": rates}
 

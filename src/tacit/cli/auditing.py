@@ -12,6 +12,7 @@ from ..core.evidence import Demonstration, Evidence
 from ..core.fault import chance_words
 from ..core.files import Lasting
 from ..core.interval import finite
+from ..core.json_text import Json
 from ..core.run_folder import run_folder
 from ..core.shown import shortened, small
 from ..study.run_file import RunFile
@@ -69,7 +70,7 @@ def audit(
         raise BadInput("An audit with a time budget cannot be resumed.", fix="Say how many runs, not seconds.")
     claim: Any = (epsilon, delta) if event is None else read_event(event)
     target = resolve_callable(entry)
-    common: dict[str, Any] = {"claim": claim, "runs": runs, "confidence": confidence, "rng": seeded(seed)}
+    common: Json = {"claim": claim, "runs": runs, "confidence": confidence, "rng": seeded(seed)}
     state = "checkpoint.jsonl" if pair is None and seconds is None else None
     records = None if pair is not None else read_data(str(data), label=label)
     sides: Any = None if pair is None else read_pair(pair)
@@ -78,7 +79,7 @@ def audit(
             found = audit_mechanism(target, sides, delta=delta, adjacency=adjacency, **common)
         else:
             note(f"auditing {entry} with {runs} {'canaries' if game == 'one-run' else 'runs'}")
-            more: dict[str, Any] = {"game": game, "canary": canary_maker(canary), "seconds": seconds}
+            more: Json = {"game": game, "canary": canary_maker(canary), "seconds": seconds}
             more |= {"isolation": isolation, "delta": delta, "adjacency": adjacency}
             kept = None if held.state is None else Lasting(held.state)
             with resumable(held.state, held.final):
@@ -191,7 +192,7 @@ def _chosen(evidence: Evidence) -> dict[str, dict[str, None]]:
     return found
 
 
-def _runs(shown: Demonstration, evidence: Evidence) -> dict[str, Any]:
+def _runs(shown: Demonstration, evidence: Evidence) -> Json:
     """As the evidence says itself, where it does: a game may end early, or play many canaries in a few runs."""
     told, planned = evidence.provenance, shown.planned
     usual = {"done": planned - shown.failed, "planned": planned, "failed": shown.failed}
@@ -213,5 +214,5 @@ def _compared(stored: float, recomputed: float | None, equal: bool, **_: str) ->
     return f"stored {stored:.9g}, recomputed {recomputed:.9g}, {'equal' if equal else 'DIFFERENT'}"
 
 
-def _finite(row: dict[str, Any]) -> dict[str, float | None]:
+def _finite(row: Json) -> dict[str, float | None]:
     return {key: finite(row[key]) for key in ("stored", "recomputed") if row[key] is not None}

@@ -12,6 +12,7 @@ import numpy as np
 from ..core.adjacency import Adjacency
 from ..core.errors import BadInput, MissingExtra
 from ..core.events import Event, LastIterate
+from ..core.json_text import Json
 from ..core.privacy_loss import PrivacyLoss
 from ..core.shown import small
 
@@ -95,7 +96,7 @@ def _steps(alt: Any, event: LastIterate, delta: float, adjacency: Adjacency) -> 
     return _lines(alt, points, title, ("steps", log), ("epsilon", alt.Scale(type="log", nice=False)))
 
 
-def _lines(alt: Any, points: list[dict[str, Any]], title: str, x: Any, y: Any, y_axis: Any = None) -> Any:
+def _lines(alt: Any, points: list[Json], title: str, x: Any, y: Any, y_axis: Any = None) -> Any:
     """Lines told apart by colour and dash, in the order in which they come."""
     names = list(dict.fromkeys(point["line"] for point in points))
     legend = alt.Legend(orient="bottom", direction="vertical", title=None, labelLimit=SIDE)

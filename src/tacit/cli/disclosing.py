@@ -13,7 +13,7 @@ from ..core.errors import BadInput
 from ..core.files import text as read_text
 from ..core.files import written
 from ..core.finding import Finding
-from ..core.json_text import parsed
+from ..core.json_text import Json, parsed
 from ..core.run_folder import run_folder
 from ..data import columns_of
 from ..disclosure.differencing import read_log
@@ -45,7 +45,7 @@ def disclose(
         found, known = of_log(read_log(parsed(read_text(path), path.name))), list[str]()
     else:
         found, known = _table(path, columns, secret, unit, k)
-    data: dict[str, Any] = {"findings": [item.to_json() for item in found]}
+    data: Json = {"findings": [item.to_json() for item in found]}
     if out is not None:
         with run_folder(out, "disclose", again=again) as held:
             written(held.results / "findings.json", json.dumps(data, indent=1, allow_nan=False) + "\n")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..core.errors import BadInput, MissingExtra
+from ..core.json_text import Json
 from ..core.shown import aligned
 from .app import Result, verb
 from .entry import Guarded, resolve, resolve_callable
@@ -64,7 +65,7 @@ def doctor(
     return Result(data, rows, table=[*_table(shown), *_refused(shown)])
 
 
-def _package(name: str, needed_by: str, install: str) -> dict[str, Any]:
+def _package(name: str, needed_by: str, install: str) -> Json:
     try:
         version: str | None = metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -92,14 +93,14 @@ def _made(entry: str) -> Any:
     return made
 
 
-def _rules(entry: str) -> dict[str, Any]:
+def _rules(entry: str) -> Json:
     """As far as the layers tell."""
     from ..train import rules
 
     return {"model": [{"parameter": str(name), "rule": str(rule)} for name, rule in rules(_made(entry))]}
 
 
-def _proof(entry: str, batch: str, loss: str | None) -> dict[str, Any]:
+def _proof(entry: str, batch: str, loss: str | None) -> Json:
     """What a private step would do, tried on made-up records that are shaped like those of the batch."""
     model = _made(entry)
     from ..train.proof import proof
@@ -120,14 +121,14 @@ def _proof(entry: str, batch: str, loss: str | None) -> dict[str, Any]:
     }
 
 
-def _refused(shown: dict[str, Any]) -> list[str]:
+def _refused(shown: Json) -> list[str]:
     """How many parameters stand in the way of private training."""
     model = shown["model"]
     count = sum(row["rule"].startswith("refused") for row in model)
     return [f"{count} of {len(model)} parameters are refused: this model cannot be trained as it is."] if count else []
 
 
-def _table(shown: dict[str, Any]) -> list[str]:
+def _table(shown: Json) -> list[str]:
     """A line for every parameter of the model, and how its records are run where that was asked."""
     rows = [(row["parameter"], _line(row)) for row in shown["model"]]
     if "records" not in shown:
@@ -139,5 +140,5 @@ def _table(shown: dict[str, Any]) -> list[str]:
     return aligned(("parameter", "rule"), rows)
 
 
-def _line(row: dict[str, Any]) -> str:
+def _line(row: Json) -> str:
     return f"{row['rule']} ({', '.join(row['operations'])})" if row.get("operations") else row["rule"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..core.errors import BadInput
+from ..core.json_text import Json
 from ..core.run_folder import run_folder
 from ..core.shown import aligned
 from ..study.run_file import RunFile
@@ -49,7 +50,7 @@ def gap(
     with run_folder(out or "tacit-gap", "gap", again=again) as held:
         fit = None if given is None else Guarded(given)
         rows = sweep(fit, records.x, records.y, references=references, rng=seeded(seed), note=note)
-        data: dict[str, Any] = {"settings": [_row(row) for row in rows], "rank_correlation": agreement(rows)}
+        data: Json = {"settings": [_row(row) for row in rows], "rank_correlation": agreement(rows)}
         picture(rows, held.results / "gap.svg")
         written(held.results / "gap.json", json.dumps(data, indent=1, allow_nan=False) + "\n")
         held.commit()
@@ -59,7 +60,7 @@ def gap(
     )
 
 
-def _row(row: Setting) -> dict[str, Any]:
+def _row(row: Setting) -> Json:
     return {
         "name": row.name,
         "members": row.members,

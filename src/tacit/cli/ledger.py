@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,7 @@ from ..core.errors import BadInput
 from ..core.files import text as read_text
 from ..core.files import written
 from ..core.interval import finite
-from ..core.json_text import parsed
+from ..core.json_text import Json, parsed
 from ..core.shown import aligned, number, small
 from .app import DONE, REFUTED, Result, assumed, verb
 from .inputs import read_event, require
@@ -57,7 +57,7 @@ def init(
     require("sqlalchemy", "ledger")
     from ..ledger import Ledger
 
-    more: dict[str, Any] = {} if stated is None else {"stated": stated}
+    more: Json = {} if stated is None else {"stated": stated}
     if event:
         more |= {"composition": "planned", "events": [read_event(path) for path in event]}
     return _told(Ledger.create(url, epsilon=epsilon, delta=delta, unit=unit, adjacency=adjacency, **more))
@@ -124,7 +124,7 @@ def opened(url: str) -> Ledger:
     return Ledger(url)
 
 
-def _receipt(given: str) -> dict[str, Any]:
+def _receipt(given: str) -> Json:
     import sys
 
     inline = given.lstrip().startswith("{")
@@ -139,7 +139,7 @@ def _receipt(given: str) -> dict[str, Any]:
         ) from None
 
 
-def _data(found: Ledger) -> dict[str, Any]:
+def _data(found: Ledger) -> Json:
     terms = found.terms
     return {
         "url": found.url,

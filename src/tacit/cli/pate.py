@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
 from ..core import BadInput
 from ..core.files import unwritten
+from ..core.json_text import Json
 from ..core.manifest import WEIGHTS, WEIGHTS_FIELD, sha256
 from ..core.run_folder import run_folder
 from ..core.shown import small
@@ -120,7 +121,7 @@ def _released(done: PATE, file: RunFile) -> Bound | None:
     return done.release_bound(**asked) if asked else None
 
 
-def _release(file: RunFile) -> dict[str, Any]:
+def _release(file: RunFile) -> Json:
     """The arguments of that release; none where [pate] asks for none."""
     table = file.get("pate")
     if "release_epsilon" in table:
@@ -156,7 +157,7 @@ def _told(
     from ..pate.student import Constant, NotTaught
 
     bound, design = done.bound_, done.design_
-    data: dict[str, Any] = {
+    data: Json = {
         **written,
         "queries": design.queries,
         "answered": done.answered_,

@@ -15,6 +15,7 @@ from ..core import AnswerStore
 from ..core.errors import Argument, BadInput
 from ..core.files import shown, written
 from ..core.files import text as read_text
+from ..core.json_text import Json
 from ..core.shown import number, significant
 from .app import SEED, Result, assumed, verb
 from .inputs import require, seeded
@@ -198,7 +199,7 @@ def _question(
     """The aggregates that were asked for, all in one pass."""
     from .. import query as room
 
-    found: dict[str, Any] = ({"count": room.count()} if count else {}) | ({"users": room.users()} if users else {})
+    found: Json = ({"count": room.count()} if count else {}) | ({"users": room.users()} if users else {})
     for kind, names in columns.items():
         found |= {f"{kind}({name})": getattr(room, kind)(name, bounds) for name in names}
     if histogram is not None:
@@ -285,7 +286,7 @@ def _write(answer: Answer, path: Path) -> None:
 
 def _priced(question: Query[object], epsilon: float, delta: float) -> Result:
     price = question.preview(epsilon=epsilon, delta=delta)
-    data: dict[str, Any] = {"error": price.error, "event": price.event.to_json(), "remaining": price.remaining}
+    data: Json = {"error": price.error, "event": price.event.to_json(), "remaining": price.remaining}
     data["assumptions"] = list(price.assumptions)
     own = question.name.split(" ")[1]
     errors: Mapping[str, float | None] = price.error if isinstance(price.error, Mapping) else {own: price.error}

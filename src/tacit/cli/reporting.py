@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import webbrowser
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ..core.errors import BadInput
 from ..core.evidence import Evidence
+from ..core.json_text import Json
 from ..core.run_folder import run_folder
 from .app import AGAIN, SEED, STATUS_OF_VERDICT, Result, assumed, note, verb
 from .inputs import require, seeded
@@ -37,7 +38,7 @@ def report(
         note("No records at risk are on the page: the evidence names none. An attack with 16 reference models may.")
     if open_ and not webbrowser.open(Path(page.path).resolve().as_uri()):
         note(f"No browser was found; open {page.path} by hand.")
-    data: dict[str, Any] = {"page": str(page.path), "sentence": page.sentence, "verdict": str(page.verdict)}
+    data: Json = {"page": str(page.path), "sentence": page.sentence, "verdict": str(page.verdict)}
     data |= {"bytes": page.bytes} | ({} if printed is None else {"pdf": printed})
     rows = [("page", str(page.path)), *([] if printed is None else [("pdf", printed)]), ("verdict", str(page.verdict))]
     return Result(data, rows, [page.sentence])
@@ -73,7 +74,7 @@ def quickstart(
     return Result(data, [("report", str(folder / outcome.page.name))], lines, status)
 
 
-def _model(name: str, evidence: Evidence) -> dict[str, Any]:
+def _model(name: str, evidence: Evidence) -> Json:
     from ..core.sentence import strongest
 
     best = strongest(evidence)

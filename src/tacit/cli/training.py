@@ -11,6 +11,7 @@ import typer
 from ..core.errors import MissingExtra, NotFinished
 from ..core.evidence import Evidence
 from ..core.files import Lasting
+from ..core.json_text import Json
 from ..core.manifest import WEIGHTS, WEIGHTS_FIELD
 from ..core.run_folder import RunFolder, run_folder
 from ..core.shown import small
@@ -190,9 +191,7 @@ def _own(records: Records, plan: dict[str, object]) -> tuple[str, ...]:
     return (*size, *words, READABLE)
 
 
-def _told(
-    folder: Path, written: dict[str, Any], training: RunTraining, rates: dict[str, Any], payer: Spender | None
-) -> Result:
+def _told(folder: Path, written: Json, training: RunTraining, rates: Json, payer: Spender | None) -> Result:
     from ..loss import privacy_loss
 
     held, plan = rates["validation"], training.plan
