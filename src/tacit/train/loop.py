@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from ..core import BadInput, Charger, Evidence, Source
+from ..core.arrays import Array
 from ..core.files import Lasting
 from ..core.manifest import WEIGHTS, WEIGHTS_FIELD
 from ..core.run_folder import run_folder
@@ -65,7 +66,7 @@ class Trained:
         """The probability of every class for the records of a data frame, by the training's schema, or of an array."""
         return probabilities(self.model, features(x, self.schema))
 
-    def predict(self, x: object) -> NDArray[Any]:
+    def predict(self, x: object) -> Array:
         """The most likely class of every record: its word where there is a schema, else its number."""
         likely = self.predict_proba(x).argmax(1)
         return likely if self.schema is None else np.array(self.schema.classes)[likely]

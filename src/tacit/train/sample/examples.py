@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from ...core import BadInput
+from ...core.arrays import Array
 from ..clip.tree import mapped, size, tensors
 from .augment import Several
 from .collate import Collate
@@ -228,7 +229,7 @@ def _picked(tensor: Tensor, index: Tensor) -> Tensor:
     return rows if index.ndim == 1 else rows.unflatten(0, index.shape)
 
 
-def _filled(rows: NDArray[Any], missing: int) -> NDArray[Any]:
+def _filled(rows: Array, missing: int) -> Array:
     """The rows with `missing` rows of zeros appended."""
     return rows if not missing else np.concatenate((rows, np.zeros((missing, *rows.shape[1:]), dtype=rows.dtype)))
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from ...core.arrays import Array
 from ..clip.capture.coins import Coins
 from ..noise.derive import derived, words_of
 from ..noise.fingerprint import fingerprint
@@ -34,7 +33,7 @@ class Keys:
     secret: Secret
     step: int
     plan: bytes
-    index: NDArray[Any]
+    index: Array
 
     @property
     def named(self) -> tuple[bytes, bytes]:
