@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ..core import BadInput, PrivacyWarning, check
+from ..core.arrays import Array
 from .estimator import PrivateEstimator
 from .rows import answers, bounded, checked, fewest, places, read
 from .tables import Schemas, encoded, label_places, read_off, row_norm, schema_of
@@ -26,7 +27,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     schema: Schemas
     classes: Sequence[Any] | None
     norm_bound: float
-    classes_: NDArray[Any]
+    classes_: Array
     _sparse = False
 
     def _read(self, X: object, y: ArrayLike | None) -> tuple[Any, NDArray[np.int64]]:
@@ -35,7 +36,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         self.classes_ = self._classes(labels)
         return x, labels if self.schema is not None else places(labels, self.classes_)
 
-    def _training(self, X: object, y: ArrayLike | None) -> tuple[Any, NDArray[Any]]:
+    def _training(self, X: object, y: ArrayLike | None) -> tuple[Any, Array]:
         if self.schema is not None:
             x, labels = encoded(schema_of(self.schema), X, y, fewest=fewest(self))
             self.n_features_in_ = x.shape[1]
@@ -53,7 +54,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
             x = read(self, X, sparse=self._sparse, reset=False)
         return bounded(x, self._norm_bound(), False) * self._norm_bound()
 
-    def predict(self, X: object) -> NDArray[Any]:
+    def predict(self, X: object) -> Array:
         """The likeliest class of each record."""
         check_is_fitted(self, self._result)
         return np.asarray(self.classes_[self._answered(X)])

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from numpy.typing import NDArray
-
 from ..core import BadInput
+from ..core.arrays import Array
 from ..core.events import ApproximateDP, Gaussian
 from ..core.randomness import Source
 from .budget import Budget
@@ -48,7 +47,7 @@ class _Weaker(PrivateLinearClassifier):
     def _solved(
         self,
         rows: object,
-        place: NDArray[Any],
+        place: Array,
         loss: MarginLoss,
         design: Design,
         budget: Budget,

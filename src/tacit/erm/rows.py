@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput
+from ..core.arrays import Array
 
 Floats = NDArray[np.float64]
 NUMERIC = "biuf"
@@ -46,7 +47,7 @@ def _bound(rows: Floats, x: Any, norm_bound: float) -> None:
     rows *= _shrink(np.sqrt(np.einsum("ij,ij->i", rows, rows)))[:, None]
 
 
-def checked(estimator: object, x: object, y: object, *, sparse: bool, guess: bool = False) -> tuple[Any, NDArray[Any]]:
+def checked(estimator: object, x: object, y: object, *, sparse: bool, guess: bool = False) -> tuple[Any, Array]:
     """Rows and labels of matching length, as arrays. No value is looked at: a NaN raises nothing (soundness rule 8)."""
     from sklearn.utils.validation import check_consistent_length
 
@@ -126,7 +127,7 @@ def number(value: Any) -> float:
         return math.nan
 
 
-def answers(y: object, *, guess: bool = False) -> NDArray[Any]:
+def answers(y: object, *, guess: bool = False) -> Array:
     """Labels or targets as an array. Those of a list stay what they are, so that none changes how others are read; with
     `guess` numpy chooses one type for all of them.
     """
@@ -141,7 +142,7 @@ def answers(y: object, *, guess: bool = False) -> NDArray[Any]:
     return found
 
 
-def places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+def places(labels: Array, classes: Array) -> NDArray[np.int64]:
     """The number of each label's class; -1 for a label that is none of them, whose record counts as nothing."""
     kinds = {"texts" if kind in "US" else "numbers" for kind in (labels.dtype.kind, classes.dtype.kind) if kind != "O"}
     if len(kinds) > 1:
