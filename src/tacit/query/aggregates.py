@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.arrays import Array
 from ..core.errors import BadInput
 from .engines import Opened
 from .grids import PRIVATE, SQUARE, Grid, bounds_of
@@ -30,7 +31,7 @@ Reach = Callable[[Term, float], float]
 class Figure:
     """One answer for each group: `value` is off by at most `error`, each with the stated confidence."""
 
-    value: NDArray[Any]
+    value: Array
     error: Floats
 
 
