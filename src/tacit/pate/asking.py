@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput, Source
+from ..core.arrays import Array
 from .names import numbers
 
-Array = NDArray[Any]
 Rows = NDArray[np.int64]
 CHOICES = ("first", "random", "spread", "typical")
 ROUNDS, PART = 30, 4096

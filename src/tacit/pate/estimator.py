@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import Adjacency, BadInput, Bound, Charger, Event, Evidence, PrivacyWarning, Receipt, check, source
+from ..core.arrays import Array
 from .advice import advice
 from .aggregators import Aggregator, ConfidentGNMax
 from .asking import check_choice
@@ -27,7 +28,6 @@ from .teachers import Teachers, train
 from .trainings import Fit, Network, as_training
 from .trying import assumed, tried
 
-Array = NDArray[Any]
 PRIVATE = ("_teachers", "_votes", "_noise")
 """Parts of a run that must not leave with the student."""
 ONE_BY_ONE = (

@@ -10,11 +10,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core import BadInput
+from ..core.arrays import Array
 
-Array = NDArray[Any]
 NUMBERS = "biuf"
 
 

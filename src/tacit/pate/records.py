@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import BadInput
+from ..core.arrays import Array
 from ..data import Schema, is_frame, table
 from ..data.encoding import encoded, labelled
 from .names import NUMBERS, column, features, name
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

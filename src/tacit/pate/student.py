@@ -15,7 +15,6 @@ from .alone import NetworkShares, trained
 from .trainings import Fit, Network, as_training
 from .trying import tried
 
-Array = NDArray[Any]
 Labels = NDArray[np.int64]
 Shares = NDArray[np.float64]
 Predict = Callable[[Any], Shares]

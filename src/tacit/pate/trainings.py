@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput, check
+from ..core.arrays import Array
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from ..fleet import MakeOptimizer
     from ..fleet.disjoint import Augment
 
-Array = NDArray[Any]
 Labels = NDArray[np.int64]
 Fit = Callable[[Any, Array, np.random.Generator], object]
 

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from ..core import BadInput
+from ..core.arrays import Array
 from .alone import NetworkShares, one_by_one
 from .global_randomness import lent
 from .names import numbers
 from .teachers import AT_ONCE, fleet_of
-from .trainings import Array, Fit, Labels, Network, as_training, class_numbers
+from .trainings import Fit, Labels, Network, as_training, class_numbers
 
 KEEPS_NOTHING = (
     "the training of a teacher keeps nothing for other teachers or the student "
