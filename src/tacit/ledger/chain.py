@@ -11,8 +11,8 @@ import hashlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
+from ..core.json_text import Json
 from .store import Row
 
 SCHEMA = "tacit.ledger/1"
@@ -51,7 +51,7 @@ def digest(state: str) -> str:
     return hashlib.sha256(state.encode()).hexdigest()
 
 
-def row(before: str, body: dict[str, Any]) -> Row:
+def row(before: str, body: Json) -> Row:
     """An entry ready to be written."""
     written = text(body)
     return Row(body["seq"], slot(body), body["kind"], name(body), written, linked(before, written))
@@ -63,7 +63,7 @@ def slot(body: dict[str, object]) -> str:
     return f"{kind} {body['key']}" if kind in ("charge", "answer") else f"{kind} #{body['seq']}"
 
 
-def name(body: dict[str, Any]) -> str:
+def name(body: Json) -> str:
     return str(body.get("key", ""))
 
 

@@ -11,11 +11,11 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtri
 
+from ..core.json_text import Json
 from .amounts import PARTS, Amount, Amounts, below, cost, exact, limit, plain
 
 SUM, GDP, ZCDP, STATED = "sum", "gdp", "zcdp", "stated delta"
@@ -42,11 +42,11 @@ class Criterion:
     delta: float = 0.0
     tilt: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"name": self.name, "limit": str(self.limit), "delta": self.delta, "tilt": self.tilt}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Criterion:
+    def from_json(cls, data: Json) -> Criterion:
         tilt = None if data["tilt"] is None else float(data["tilt"])
         if tilt is not None and not 0 < tilt < math.inf:
             raise ValueError

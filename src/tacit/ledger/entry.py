@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 from ..core import check
 from ..core.adjacency import Adjacency
 from ..core.charger import Receipt
 from ..core.errors import BadInput, FileWarning, TacitError
 from ..core.event import Event, check_event
+from ..core.json_text import Json
 from . import chain
 from .criteria import criteria
 from .planned import planned
@@ -33,7 +33,7 @@ class Entry:
     key: str
     event: Event
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The entry as values for JSON."""
         return {**vars(self), "event": self.event.to_json()}
 
@@ -70,7 +70,7 @@ def terms_of(first: Row, store: Store) -> Terms:
         raise BadInput(f"The first entry of {store.shown} is damaged.", fix="Restore it from a copy.") from None
 
 
-def entry_of(body: dict[str, Any]) -> Entry:
+def entry_of(body: Json) -> Entry:
     event = Event.from_json(body["event"])
     return Entry(body["seq"], body["time"], body["purpose"], body["analyst"], body["key"], event)
 

@@ -14,6 +14,7 @@ from ..core.bound import Bound, Side
 from ..core.charger import Receipt
 from ..core.errors import BadInput, BudgetExceeded, Mismatch, NotFinished, TacitError
 from ..core.event import Event
+from ..core.json_text import Json
 from ..loss.conditions import conditions
 from . import chain, fences
 from .amounts import read, written
@@ -21,6 +22,7 @@ from .asking import asked, fits_alone, room, stated_left
 from .chain import Chain
 from .costs import costs, neighbours
 from .criteria import STATED_SHARE, accepts
+from .database import sa
 from .entry import Entry, check_depth, check_label, entry_of, new_terms, read_receipt, terms_of, time_after
 from .planned import place_of
 from .reading import so_far
@@ -121,7 +123,7 @@ class Ledger:
         self._check_unit(unit, check.whole("group", group))
         given = None if adjacency is None else Adjacency.of(adjacency)
         under, size = neighbours(event, given, self.adjacency, group)
-        body: dict[str, Any] = {
+        body: Json = {
             "kind": "charge",
             "key": key,
             "purpose": purpose,
@@ -203,7 +205,7 @@ class Ledger:
         state = self._now()[1]
         return _remaining(state, self.terms, analyst or "", purpose or "")
 
-    def allotments(self) -> list[dict[str, Any]]:
+    def allotments(self) -> list[Json]:
         """Who may use how much, and what remains of it."""
         state = self._now()[1]
         return [
@@ -217,7 +219,7 @@ class Ledger:
             rows = self._store.rows(connection)
         return self._read(lambda: [entry_of(self._body(row)) for row in rows if row.kind == "charge"])
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Json]:
         """The whole chain, entry by entry: what is hashed, and its hash."""
         with self._store.reading() as connection:
             rows = self._store.rows(connection)
@@ -288,7 +290,7 @@ class Ledger:
         self._seen = max(self._seen, (row.seq, row.hash))
         return Receipt(row.seq, row.hash, self._bound(state), state.remaining(self.terms))
 
-    def _accepted(self, state: State, body: dict[str, Any], alone: bool) -> State | None:
+    def _accepted(self, state: State, body: Json, alone: bool) -> State | None:
         """The state after the charge, where it is accepted; `body` is told its place or that it closes the ledger."""
         if self.terms.composition == PLANNED:
             own = (body["adjacency"], body["group"]) == (self.adjacency.value, 1)  # what the plan was analysed for
@@ -307,7 +309,7 @@ class Ledger:
         body["sole"] = alone and state.charges == 0
         return state.after({**body, "time": ""}) if body["sole"] else None
 
-    def _refusal(self, event: Event, body: dict[str, Any], state: State) -> BudgetExceeded:
+    def _refusal(self, event: Event, body: Json, state: State) -> BudgetExceeded:
         under, size = Adjacency.of(body["adjacency"]), body["group"]
         if self.terms.composition == PLANNED:
             return BudgetExceeded(asked(event, under, size, self.terms), 0.0)
@@ -322,14 +324,14 @@ class Ledger:
             None if state.closed else stated_left(costs(event, under, size, self.terms.criteria), limits),
         )
 
-    def _write(self, connection: Any, head: Any, state: State, body: dict[str, Any]) -> Row:
+    def _write(self, connection: sa.Connection, head: Any, state: State, body: Json) -> Row:
         body |= {"seq": head.seq + 1, "time": time_after(state.time)}
         after = state.after(body).to_text()
         row = chain.row(head.hash, {**body, "state": chain.digest(after)})
         self._store.append(connection, row, after)
         return row
 
-    def _state(self, connection: object, seen: tuple[int, str] | None = None) -> tuple[object, State]:
+    def _state(self, connection: sa.Connection, seen: tuple[int, str] | None = None) -> tuple[object, State]:
         """The head with its sums, where they are those of the last entry and follow what this object saw before."""
         head = self._store.head(connection)
         state = self._read(lambda: State.of_head(head, self.terms))
@@ -346,11 +348,11 @@ class Ledger:
         if wrong:
             raise NotFinished(f"The ledger in {self.url} is damaged: {wrong}.", fix="See `tacit ledger verify`.")
 
-    def _body(self, row: Any) -> dict[str, Any]:
+    def _body(self, row: Any) -> Json:
         """What an entry says; whether the chain is whole is for `verify` to say."""
         return self._read(lambda: dict(json.loads(row.body).items()))
 
-    def _kept(self, connection: object, slot: str) -> Row | None:
+    def _kept(self, connection: sa.Connection, slot: str) -> Row | None:
         """The entry of this slot, after its hash was checked; None if there is none."""
         row = self._store.at(connection, slot=slot)
         if row is not None:

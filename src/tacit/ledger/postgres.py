@@ -65,7 +65,7 @@ class Postgres(Store):
     def shown(self) -> str:
         return shown(f"the database {self._url.database or ''}")
 
-    def _engine(self) -> object:
+    def _engine(self) -> sa.Engine:
         options = {"connect_timeout": max(10, int(self.wait)), "application_name": "tacit ledger"}
         options["client_encoding"] = "utf8"  # whatever the server's own is
         try:
@@ -99,7 +99,7 @@ class Postgres(Store):
     def _guards(self) -> list[str]:
         return list(GUARD)
 
-    def _begin(self, connection: Any) -> None:
+    def _begin(self, connection: sa.Connection) -> None:
         connection.exec_driver_sql("BEGIN ISOLATION LEVEL SERIALIZABLE")
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{int(self.wait * 1000)}ms'")
         connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
@@ -117,7 +117,7 @@ class Postgres(Store):
         finally:
             self._made = True
 
-    def _begin_reading(self, connection: Any) -> None:
+    def _begin_reading(self, connection: sa.Connection) -> None:
         connection.exec_driver_sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     def why(self, error: Exception, *, writing: bool) -> Exception:

@@ -69,7 +69,7 @@ class Sqlite(Store):
     def shown(self) -> str:
         return shown(self.path)
 
-    def _engine(self) -> object:
+    def _engine(self) -> sa.Engine:
         engine = sa.create_engine(
             sa.URL.create("sqlite", database=str(self.path)),
             connect_args={"timeout": self.wait, "factory": Ending},
@@ -94,7 +94,7 @@ class Sqlite(Store):
             return None
         return found.st_dev, found.st_ino
 
-    def _still_there(self, connection: Any) -> None:
+    def _still_there(self, connection: sa.Connection) -> None:
         """A connection goes on writing into a file that was moved away or replaced; nobody would find the charge."""
         if connection.info.get("file") != self._identity():
             self.engine.dispose()
@@ -168,14 +168,14 @@ class Sqlite(Store):
     def _guards(self) -> list[str]:
         return [GUARD.format(verb=verb) for verb in ("UPDATE", "DELETE")]
 
-    def _begin(self, connection: Any) -> None:
+    def _begin(self, connection: sa.Connection) -> None:
         self._still_there(connection)
         mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
         if mode != JOURNAL.lower():  # the setting of a connection, not of the file
             connection.exec_driver_sql(f"PRAGMA journal_mode={JOURNAL}")
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
-    def _begin_reading(self, connection: object) -> None:
+    def _begin_reading(self, connection: sa.Connection) -> None:
         self._still_there(connection)
         super()._begin_reading(connection)
 

@@ -9,6 +9,7 @@ from typing import Any
 from ..core.adjacency import Adjacency
 from ..core.event import Event
 from ..core.events import Compose
+from ..core.json_text import Json
 from .amounts import Amounts, added, plain, read, written
 from .chain import SCHEMA, text
 from .criteria import STATED, Criterion, accepts, remaining, resized
@@ -29,7 +30,7 @@ class Terms:
     events: tuple[Event, ...] = ()
     planned_epsilon: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {
             "schema": SCHEMA,
             "budget": {"epsilon": self.epsilon, "delta": self.delta},
@@ -42,7 +43,7 @@ class Terms:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Terms:
+    def from_json(cls, data: Json) -> Terms:
         return cls(
             float(data["budget"]["epsilon"]),
             float(data["budget"]["delta"]),
@@ -149,7 +150,7 @@ class State:
             raise ValueError
         return found
 
-    def after(self, body: dict[str, Any]) -> State:
+    def after(self, body: Json) -> State:
         """The state after an entry, whatever it is; whether the entry was allowed is another question."""
         found = self
         if body["kind"] == "charge":

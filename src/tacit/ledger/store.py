@@ -89,10 +89,10 @@ class Store(ABC):
         """Refuse a place where there is no ledger."""
 
     @abstractmethod
-    def _engine(self) -> object: ...
+    def _engine(self) -> sa.Engine: ...
 
     @abstractmethod
-    def _begin(self, connection: object) -> None:
+    def _begin(self, connection: sa.Connection) -> None:
         """Begin a transaction that no other writer overlaps."""
 
     @abstractmethod
@@ -104,7 +104,7 @@ class Store(ABC):
         """One sentence for an error of the database."""
 
     @property
-    def engine(self) -> Any:
+    def engine(self) -> sa.Engine:
         """A connection must not be carried into a forked process: each process has its own.
 
         What a parent opened is neither used nor closed here.
@@ -126,7 +126,7 @@ class Store(ABC):
         yield
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[Any]:
+    def writing(self) -> Iterator[sa.Connection]:
         """A transaction; it is whole and on disk when the block has ended, or nothing of it is there."""
         committing = False
         try:
@@ -140,7 +140,7 @@ class Store(ABC):
             self._raise(error, writing=committing)
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[Any]:
+    def reading(self) -> Iterator[sa.Connection]:
         """One consistent view; short, since in a SQLite file a reader keeps writers waiting."""
         try:
             with self.turn(), self.engine.connect() as connection, _undone(connection):
@@ -150,10 +150,10 @@ class Store(ABC):
         except (exc.SQLAlchemyError, UnicodeDecodeError) as error:  # the second: damage that SQLite quotes
             self._raise(error, writing=False)
 
-    def _still_there(self, connection: object) -> None:  # noqa: B027  a server's tables cannot be moved away
+    def _still_there(self, connection: sa.Connection) -> None:  # noqa: B027  a server's tables cannot be moved away
         """Refuse a charge that was written to what no longer is the ledger's place."""
 
-    def _begin_reading(self, connection: Any) -> None:
+    def _begin_reading(self, connection: sa.Connection) -> None:
         connection.exec_driver_sql("BEGIN")
 
     def _raise(self, error: Any, *, writing: bool) -> NoReturn:
@@ -173,7 +173,7 @@ class Store(ABC):
             connection.execute(sa.insert(self.entries), vars(row))
             connection.execute(sa.insert(self.heads), {"id": 1, "seq": row.seq, "hash": row.hash, "state": state})
 
-    def head(self, connection: Any) -> Head:
+    def head(self, connection: sa.Connection) -> Head:
         heads = self.heads.c
         found = connection.execute(sa.select(heads.seq, heads.hash, heads.state)).all()
         if len(found) != 1:
@@ -182,34 +182,34 @@ class Store(ABC):
             )
         return Head(*found[0])
 
-    def append(self, connection: Any, row: Row, state: str) -> None:
+    def append(self, connection: sa.Connection, row: Row, state: str) -> None:
         connection.execute(sa.insert(self.entries), vars(row))
         connection.execute(sa.update(self.heads), {"seq": row.seq, "hash": row.hash, "state": state})
 
-    def at(self, connection: Any, *, slot: str | None = None, seq: int | None = None) -> Row | None:
+    def at(self, connection: sa.Connection, *, slot: str | None = None, seq: int | None = None) -> Row | None:
         """The entry of this slot, or of this number."""
         place = self.entries.c.slot == slot if seq is None else self.entries.c.seq == seq
         found = connection.execute(sa.select(self.entries).where(place)).first()
         return None if found is None else Row(*found)
 
-    def named(self, connection: Any, kind: str, name: str) -> list[Row]:
+    def named(self, connection: sa.Connection, kind: str, name: str) -> list[Row]:
         """All entries of one kind about one key, in their order."""
         columns = self.entries.c
         chosen = sa.select(self.entries).where(columns.kind == kind, columns.name == name).order_by(columns.seq)
         return [Row(*found) for found in connection.execute(chosen)]
 
-    def end(self, connection: Any, head: Head) -> list[Row]:
+    def end(self, connection: sa.Connection, head: Head) -> list[Row]:
         """The entry before the last one and the last, by what the head says; more where the head is behind."""
         place = self.entries.c.seq
         found = connection.execute(sa.select(self.entries).where(place >= head.seq - 1).order_by(place).limit(3))
         return [Row(*item) for item in found]
 
-    def start(self, connection: Any) -> list[Row]:
+    def start(self, connection: sa.Connection) -> list[Row]:
         """The first two entries."""
         place = self.entries.c.seq
         return [Row(*item) for item in connection.execute(sa.select(self.entries).where(place <= 1).order_by(place))]
 
-    def rows(self, connection: Any) -> list[Row]:
+    def rows(self, connection: sa.Connection) -> list[Row]:
         """All entries in their order."""
         found = connection.execute(sa.select(self.entries).order_by(self.entries.c.seq)).all()
         return [Row(*item) for item in found]
@@ -221,7 +221,7 @@ def _dispose(engine: Any, pid: int) -> None:
 
 
 @contextlib.contextmanager
-def _undone(connection: Any) -> Iterator[None]:
+def _undone(connection: sa.Connection) -> Iterator[None]:
     """Whatever goes wrong, nothing of the transaction stays; a connection that cannot say so is thrown away.
 
     So is one that was interrupted: it may be in the middle of a statement.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from ..core.adjacency import Adjacency
 from ..core.charger import Receipt
 from ..core.errors import TacitError
 from ..core.event import Event
+from ..core.json_text import Json
 from ..loss.dispatch import privacy_loss
 from . import chain
 from .amounts import Amount, read
@@ -98,7 +98,7 @@ class Walk:
         self.seq, self.head = seq, row.hash
         return None
 
-    def _follow(self, body: dict[str, Any]) -> str:
+    def _follow(self, body: Json) -> str:
         if self.terms is None:
             if body["kind"] != "open":
                 return "the first entry is not that of a ledger"
@@ -122,7 +122,7 @@ class Walk:
             return f"entry {body['seq']} states other sums than those of all entries"
         return ""
 
-    def _earned(self, body: dict[str, Any]) -> bool:
+    def _earned(self, body: Json) -> bool:
         """Whether an entry that stands for the whole budget, or for a planned event, may do so."""
         assert self.terms is not None
         event, under = Event.from_json(body["event"]), Adjacency.of(body["adjacency"])
@@ -131,7 +131,7 @@ class Walk:
             return own and self.terms.events[body["place"]] == event
         return not body["sole"] or fits_alone(event, under, int(body["group"]), self.terms)
 
-    def _cost(self, body: dict[str, Any]) -> str:
+    def _cost(self, body: Json) -> str:
         """Whether the event was charged what it costs by today's theorems: a smaller charge is a false one."""
         assert self.terms is not None
         try:
