@@ -22,6 +22,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import check
+from ..core.arrays import Array
 from ..core.errors import BadInput
 from ..loss import Plan
 from ..train.clip.arrays import ordinary_modes
@@ -31,7 +32,6 @@ from .memory import BLOCK, USED, available, bytes_each
 from .order import ALIGNED, Draws, Epochs, Pool
 from .stack import AnyStack, LayerStack, Stack
 
-Array = NDArray[Any]
 Predict = Callable[[Array], Array]
 Rows = NDArray[np.int64]
 MOST = {"cpu": BLOCK, "cuda": 2048}
