@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Source
+from ..core.arrays import Array
 from .draws import _direct
 from .exact import MARGIN, Bounds, Uniform, exp_bounds, exp_flips, flips, kept, uniform_below, weight_bounds
 from .inputs import MOST, Floats, array_of, is_whole, numbers, wholes
@@ -31,7 +32,7 @@ TIE = 2.0**-46
 class Distances:
     """How far every candidate is below the best one, in units of the noise: roughly, and exactly on demand."""
 
-    values: NDArray[Any]
+    values: Array
     """Finite floats, 64-bit whole numbers, Python's own whole numbers, or fractions."""
     scale: Fraction
 
