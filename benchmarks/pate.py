@@ -6,7 +6,8 @@ Files in FOLDER (else TACIT_DATA): pate2018_votes.npz (votes, svhn-votes), mnist
 adult.csv.gz (ways), svhn_jpeg.npz (svhn-votes, svhn; needs Pillow or torchvision). Results go to
 benchmarks/results/pate.json, or pate-gpu.json, part by part; one that is there is not measured again without --again.
 Votes and rows are kept in the folder --cache, or the temporary one: an interrupted run goes on where it was, and
-processes with a --row each may work side by side ("mnist DP-SGD 0.5" and "adult student 8" are rows of ways).
+processes with a --row each may work side by side. Scattering features of MNIST, which ways makes, are kept where
+accuracy.py keeps them (TACIT_CACHE): make them once before several processes want them.
 
 MNIST: teachers see the 60,000 training pictures, students the first 9,000 test pictures and released labels, and the
 last 1,000 test them. SVHN: students see the first 8,500 test pictures, and the others test them.
@@ -19,6 +20,8 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,21 +29,21 @@ import torch
 
 from machine import RESULTS, describe, processor
 from pate_costs import answers_for, noise_for
-from pate_networks import adult, digits, house_numbers, mlp, small_cnn, student_cnn, wide_cnn
-from pate_picture import MAJORITY, picture
+from pate_networks import digits, house_numbers, mlp, small_cnn, student_cnn, wide_cnn
 from pate_votes import released, votes
-from tacit.core import Adjacency, source
+from pate_ways import ways
+from tacit.core import source
 from tacit.fleet import Fleet, Steps, train_disjoint
 from tacit.pate import ConfidentGNMax, FixMatch, GNMax, Network, Supervised
 from tacit.pate.asking import next_queries
 from tacit.pate.augmentations import Affine
 from tacit.pate.design import designed
-from tacit.pate.prediction import _priced
 from tacit.pate.shards import shards
 from tacit.pate.teachers import train
 
-EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-PREDICTIONS = (1, 10, 100, 1000, 10_000)
+TEACHERS, ALONE, REPEATS = 250, 25, 3
+"""Teachers of the fleet whose speed is measured, how many of them are trained one by one, and how often."""
+SPEEDS = (("float32", True), ("tf32", True))
 
 
 class Bench:
@@ -73,14 +76,14 @@ class Bench:
         return None
 
     def kept(self, name, make):
-        """A number from the cache or made now; with --row, that row alone is made."""
+        """What is in the cache under this name, or is made now."""
         path = self.cache / f"{name.replace(' ', '-')}-{self.device.split(':')[0]}{'-quick' if self.quick else ''}.json"
         if path.is_file():
             return json.loads(path.read_text())
-        if self.row not in (None, name):
-            return None
         found = make()
-        path.write_text(json.dumps(found))
+        partial = path.with_suffix(f".{os.getpid()}")
+        partial.write_text(json.dumps(found))
+        partial.rename(path)
         return found
 
     def votes(self, name, make):
@@ -180,117 +183,62 @@ def speed(bench):
     """250 teachers as one fleet, against the same code one teacher at a time."""
     (x, y), _ = digits(bench.quick)
     gpu = bench.device.startswith("cuda")
-    make, steps = (small_cnn, 200) if gpu else (mlp, 100)
-    shard, rows = shards(len(y), 250, rng=source(0)), []
-    for compiled in (False, True) if gpu else (False,):
-        try:
-            seconds = {at_once: timed(bench, make, steps, x, y, shard, at_once, compiled) for at_once in (250, 1)}
-        except Exception as error:
-            rows.append({"network": make.__name__, "compiled": compiled, "failed": type(error).__name__})
-            continue
-        rows.append({"network": make.__name__, "steps": steps, "compiled": compiled,
-                     "fleet of 250, seconds": round(250 * seconds[250], 2),
-                     "one by one, seconds (5 teachers, times 50)": round(250 * seconds[1], 2),
-                     "times faster": round(seconds[1] / seconds[250], 1)})  # fmt: skip
+    make, steps = (small_cnn, 200) if gpu else (mlp, 10 if bench.quick else 100)
+    shard, rows = shards(len(y), TEACHERS, rng=source(0)), []
+    for precision, compiled in SPEEDS if gpu else (("float32", False),):
+        seconds = {
+            at_once: Timed(bench.device, make, steps, at_once, precision, compiled).seconds(
+                x, y, shard, 1 if bench.quick else REPEATS
+            )
+            for at_once in (TEACHERS, 1)
+        }
+        fleet, alone = (float(np.median(seconds[at_once])) for at_once in (TEACHERS, 1))
+        rows.append({"network": make.__name__, "steps": steps, "precision": precision, "compiled": compiled,
+                     "fleet of 250, seconds": [round(value, 2) for value in seconds[TEACHERS]],
+                     f"one by one, seconds ({ALONE} teachers, times {TEACHERS // ALONE})":
+                         [round(value, 2) for value in seconds[1]],
+                     "times faster (medians)": round(alone / fleet, 1)})  # fmt: skip
+        print("speed", json.dumps(rows[-1]), flush=True)
     return rows
 
 
-def timed(bench, make, steps, x, y, shard, at_once, compiled):
-    """Seconds per teacher: 250 at once, or 5 of them one after another; the second time nothing is compiled."""
-    count = 250 if at_once > 1 else 5
-    fleet = Fleet(make, lambda p: torch.optim.Adam(p, lr=2e-3), device=bench.device, models_at_once=at_once)
-    kept = np.where(shard < count, shard, -1)
-    for _ in range(2 if compiled else 1):
+@dataclass(frozen=True)
+class Timed:
+    """A training of teachers, so many at once, and how long all of them take."""
+
+    device: str
+    make: Callable[[], torch.nn.Module]
+    steps: int
+    at_once: int
+    precision: str
+    compiled: bool
+
+    @property
+    def count(self):
+        return TEACHERS if self.at_once > 1 else ALONE
+
+    def seconds(self, x, y, shard, repeats):
+        """Seconds for 250 teachers, so many times, after a training that warms up and compiles."""
+        self.train(x, y, shard, warming=True)
+        found = []
+        for _ in range(repeats):
+            began = time.perf_counter()
+            self.train(x, y, shard)
+            found.append((time.perf_counter() - began) * TEACHERS / self.count)
+        return found
+
+    def train(self, x, y, shard, *, warming=False):
+        def optimizer(parameters):
+            return torch.optim.Adam(parameters, lr=2e-3)
+
+        fleet = Fleet(self.make, optimizer, device=self.device, models_at_once=self.at_once, precision=self.precision)
+        count = min(self.count, self.at_once if warming else self.count)
         rngs = [np.random.default_rng(k) for k in range(count)]
-        began = time.perf_counter()
-        train_disjoint(fleet, x, y, kept, Steps(steps, 32), rngs, compiled=compiled)
-        if bench.device.startswith("cuda"):
+        train_disjoint(
+            fleet, x, y, np.where(shard < count, shard, -1), Steps(self.steps, 32), rngs, compiled=self.compiled
+        )
+        if self.device.startswith("cuda"):
             torch.cuda.synchronize()
-        seconds = (time.perf_counter() - began) / count
-    return seconds
-
-
-def ways(bench):
-    """One budget, three ways: answers per query, a student, and DP-SGD; over epsilon and the number of predictions."""
-    rows = []
-    for name, voted in (("mnist", mnist_way), ("adult", adult_way)):
-        data = None if bench.row and "DP-SGD" in bench.row else voted(bench)
-        if data is not None and not bench.row:
-            majority = round(float((data[0].argmax(1) == data[2]).mean()), 4)
-            rows.append({"data": name, "way": MAJORITY, "accuracy": majority})
-        for epsilon in EPSILONS:
-            rows += ways_at(bench, name, data, epsilon)
-    if bench.row is None:
-        picture(rows, RESULTS / bench.path.with_suffix(".svg").name.replace("pate", "pate-ways"))
-    return rows
-
-
-def ways_at(bench, name, data, epsilon, delta=1e-5):
-    """Rows of one data set at one epsilon."""
-    from pate_networks import private_accuracy
-
-    rows = []
-    for number in () if bench.row else PREDICTIONS:
-        _, noise = _priced(epsilon, delta, number, Adjacency.ADD_REMOVE)
-        rows.append({"data": name, "way": "answers per query", "epsilon": epsilon, "predictions": number,
-                     "accuracy": answered(data[0], data[2], noise)})  # fmt: skip
-    answers = 100 if name == "mnist" else 300
-
-    def student():
-        _, public_counts, _, public, test, net = data
-        rule = GNMax(noise_for(epsilon, answers, delta))
-        labels = np.full(len(public), -1)
-        asked = next_queries(public, answers, np.array([], dtype=np.int64), "typical", None, source(4))
-        labels[asked] = rule.told(public_counts[asked], source(3), answers).labels
-        return taught(bench, net, public, labels, test)
-
-    rows.append({"data": name, "way": "student of PATE", "epsilon": epsilon, "answers": answers,
-                 "accuracy": bench.kept(f"{name} student {epsilon:g}", student)})  # fmt: skip
-    rows.append({"data": name, "way": "DP-SGD", "epsilon": epsilon,
-                 "accuracy": bench.kept(f"{name} DP-SGD {epsilon:g}",
-                                        lambda: private_accuracy(name, epsilon, delta, bench))})  # fmt: skip
-    return rows
-
-
-def answered(counts, truth, noise):
-    """How often one noisy answer is right: permute and flip, or Gaussian noise."""
-    from fractions import Fraction
-
-    from tacit.mechanism.choices import Distances, permuted
-
-    if isinstance(noise, Fraction):
-        chance = source(1)
-        found = np.array([permuted(Distances(row, noise), chance) for row in counts])
-    else:
-        found = GNMax(noise).told(counts, source(1), len(counts)).labels
-    return round(float((found == truth).mean()), 4)
-
-
-def mnist_way(bench):
-    counts, _, _ = mnist_teachers(bench)
-    _, (test_x, test_y) = digits(bench.quick)
-    gpu = bench.device.startswith("cuda")
-    net = Network(student_cnn if gpu else mlp, steps=3000 if gpu else 500, batch_size=64, lr=2e-3, device=bench.device)
-    return counts[9000:], counts[:9000], test_y[9000:], test_x[:9000], (test_x[9000:], test_y[9000:]), net
-
-
-def adult_way(bench):
-    """250 teachers on the training split; half of the test split is public, the rest tests."""
-    (x, y), (test_x, test_y) = adult()
-    half = len(test_y) // 2
-
-    def make():
-        net = Network(lambda: torch.nn.Sequential(torch.nn.Linear(x.shape[1], 2)), steps=200, batch_size=32, lr=0.02,
-                      device=bench.device)  # fmt: skip
-        began = time.perf_counter()
-        made = train(net, x, y, shards(len(y), 250, rng=source(0)), teachers=250, classes=2, rng=source(1))
-        each = made.each(test_x)
-        return made.counts(test_x), float((each == test_y[:, None]).mean()), time.perf_counter() - began
-
-    counts, _, _ = bench.votes("adult", make)
-    net = Network(lambda: torch.nn.Sequential(torch.nn.Linear(x.shape[1], 2)), steps=300, batch_size=64, lr=0.01,
-                  device=bench.device)  # fmt: skip
-    return counts[half:], counts[:half], test_y[half:], test_x[:half], (test_x[half:], test_y[half:]), net
 
 
 def svhn_votes(bench):
@@ -363,8 +311,9 @@ def main():
     parser.add_argument("--parts", default="votes,speed,mnist,ways")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--again", action="store_true")
-    parser.add_argument("--row", help="of mnist, svhn and ways: this one alone, kept for the run that asks for all")
-    parser.add_argument("--seeds", type=int, default=3, help="students of each row of mnist")
+    parser.add_argument("--row", help="this one alone, kept for the run that asks for all; of ways a data set, or one "
+                        'with a seed: "mnist 2"')  # fmt: skip
+    parser.add_argument("--seeds", type=int, default=3, help="students of each row of mnist, and repetitions of ways")
     options = parser.parse_args()
     bench = Bench(options)
     for part in options.parts.split(","):

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import nn
 
-import tacit
 from tacit.data.loaders import folder
 
 
@@ -107,30 +106,3 @@ def adult():
     y = np.array([row["income"].startswith(">") for row in rows]).astype(np.int64)
     inside = np.array([row["split"] == "train" for row in rows])
     return (x[inside], y[inside]), (x[~inside], y[~inside])
-
-
-def private_accuracy(name, epsilon, delta, bench):
-    """DP-SGD at the same budget, on the same private records, tested on the same ones."""
-    gpu = bench.device.startswith("cuda")
-    if name == "mnist":
-        (x, y), (test_x, test_y) = digits(bench.quick)
-        test = test_x[9000:], test_y[9000:]
-        model = small_cnn() if gpu else mlp()
-        plan = tacit.plan(
-            len(y), epsilon=epsilon, delta=delta, epochs=20 if gpu else 4, batch_size=2048 if gpu else 1024
-        )
-        optimizer = torch.optim.SGD(model.parameters(), lr=2.0 if gpu else 1.0)
-    else:
-        (x, y), (test_x, test_y) = adult()
-        half = len(test_y) // 2
-        test = test_x[half:], test_y[half:]
-        model = nn.Sequential(nn.Linear(x.shape[1], 2))
-        plan = tacit.plan(len(y), epsilon=epsilon, delta=delta, epochs=10, batch_size=1024)
-        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    model = model.to(bench.device)
-    data = torch.as_tensor(x, device=bench.device), torch.as_tensor(y, device=bench.device)
-    tacit.fit(model, data, plan, optimizer=optimizer, rng=0)
-    model.eval()
-    with torch.no_grad():
-        told = model(torch.as_tensor(test[0], device=bench.device)).argmax(1).cpu().numpy()
-    return round(float((told == test[1]).mean()), 4)

@@ -111,6 +111,26 @@ def test_an_example_that_is_not_finite_with_weight_zero_contributes_nothing(make
     assert all(torch.allclose(sums[name], clean[name], atol=1e-5) for name in sums)
 
 
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("branch_free", [False, True])
+@pytest.mark.parametrize(("make", "shape", "kind"), CASES[:4])
+def test_given_weights_of_zero_take_away_what_is_not_finite(make, shape, kind, branch_free, own):
+    """Eagerly, and as it is compiled for a GPU: there unused inputs are zeros from the first layer on."""
+    torch.manual_seed(1)
+    models = [make() for _ in range(MODELS)]
+    x, y = data(shape, own)
+    weights = torch.rand(MODELS, BATCH) + 0.1
+    weights[:, 1] = 0.0
+    weights[2] = 0.0  # a model that uses nobody
+    made = stack(models[0], stacked(models))
+    wanted = made.gradients(x, y, weights)
+    x[(slice(None), 1) if own else 1] = float("inf")
+    made.branch_free = branch_free
+    sums = made.gradients(x, y, weights)
+    assert all(torch.allclose(sums[name], wanted[name], atol=1e-6) for name in sums)
+    assert all(not sums[name][2].any() for name in sums)
+
+
 def test_a_picture_needs_flattening_before_a_linear_layer():
     model = nn.Sequential(nn.Conv2d(1, 2, 2), nn.Linear(2, 3))
     with pytest.raises(BadInput, match="Flatten"):

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ..core.errors import BadInput
 from ..train.clip.rounding import inner_error
 from .certified import Counted, length_of, of_sums
+from .patches import patches_of
 
 
 class Rule(ABC):
@@ -94,18 +95,15 @@ class Convolution(Rule):
     layer: nn.Conv2d
 
     def seen(self, hidden: Tensor, shared: bool) -> Tensor:
-        down, right = (int(size) for size in self.layer.padding)
-        padded = nn.functional.pad(hidden, (right, right, down, down))
-        for size, step in zip(self.layer.kernel_size, self.layer.stride, strict=True):
-            padded = padded.unfold(-2, size, step)  # the width comes to stand where the height stood
-        return padded.movedim((-2, -1), (-5, -4)).flatten(-6, -4).flatten(-2, -1)
+        sizes = self.layer.kernel_size, self.layer.stride, self.layer.padding
+        return patches_of(hidden, *(tuple(int(one) for one in size) for size in sizes))
 
     def output(self, seen: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        flat, patches = weight.flatten(2), seen.flatten(-2)
+        flat, columns = weight.flatten(2), seen.flatten(-2)
         if self.is_shared(seen):
-            product = (flat.flatten(0, 1) @ patches).unflatten(0, flat.shape[:2])
+            product = (flat.flatten(0, 1) @ columns).unflatten(0, flat.shape[:2])
         else:
-            product = torch.bmm(flat, patches)
+            product = torch.bmm(flat, columns)
         product = product.unflatten(2, seen.shape[-2:])
         return product if bias is None else product + bias[..., None, None]
 

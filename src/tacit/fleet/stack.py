@@ -96,8 +96,9 @@ class LayerStack(Stack):
 
     def gradients(self, x: Tensor, y: Tensor, weights: Weights) -> dict[str, Tensor]:
         known = weights if isinstance(weights, Tensor) else None
+        used = known > 0 if known is not None and self._mends_all(x) else None
         with torch.enable_grad():
-            logits, seen, outputs = self._forward(x.transpose(y.dim() - 1, y.dim()), shared=y.dim() == 1)
+            logits, seen, outputs = self._forward(x.transpose(y.dim() - 1, y.dim()), shared=y.dim() == 1, used=used)
             if isinstance(weights, Clip):
                 weights = weights.without(unknown(y, logits.shape[1]))
             error = softmax_error(logits.detach(), y)
@@ -134,23 +135,34 @@ class LayerStack(Stack):
             if kind is not None and kind != error.dtype:
                 error, entered = error.to(kind), entered.to(kind)
             weighted = error if known else error * _wide(weight[:, None], error)
-            # 0 times infinity is no 0: mend it, on a CPU only where it happens (a GPU would have to wait to know)
-            if self.branch_free or not weighted.is_cpu or not (weighted.sum() + entered.sum()).isfinite():
-                used = (weight > 0)[:, None]
-                weighted = torch.where(_wide(used, weighted), weighted, 0.0)
-                entered = torch.where(_wide(used.any(0) if rule.is_shared(entered) else used, entered), entered, 0.0)
+            # 0 times infinity is no 0: mend it
+            if self._mends_all(weighted) or not (weighted.sum() + entered.sum()).isfinite():
+                weighted = torch.where(_wide((weight > 0)[:, None], weighted), weighted, 0.0)
+                if not (known and self._mends_all(weighted)):
+                    entered = _used(entered, weight > 0, shared=rule.is_shared(entered))
             sums[f"{name}.weight"] = rule.sums(entered, weighted)
             if f"{name}.bias" in self.parameters:
                 sums[f"{name}.bias"] = weighted.flatten(2).sum(2)
         return sums
 
-    def _forward(self, hidden: Tensor, *, shared: bool) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-        """Logits (K, classes, B), and the input and output of each layer with parameters."""
+    def _mends_all(self, values: Tensor) -> bool:
+        """Whether values of records without weight are always set to zero: a GPU would have to wait to see which are
+        not finite.
+        """
+        return self.branch_free or not values.is_cpu
+
+    def _forward(
+        self, hidden: Tensor, *, shared: bool, used: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
+        """Logits (K, classes, B), and the input and output of each layer with parameters.
+
+        With `used` (K, B), inputs of the records that a model does not use are zero: less work than in their patches.
+        """
         seen, outputs = {}, {}
         for name, layer in self.layers:
             if name in self._rules:
                 rule = self._rules[name]
-                given = rule.seen(hidden, shared)
+                given = rule.seen(hidden if used is None else _used(hidden, used, shared=shared), shared)
                 output = rule.output(given, self.parameters[f"{name}.weight"], self.parameters.get(f"{name}.bias"))
                 output = output if output.requires_grad else output.requires_grad_()
                 seen[name], outputs[name] = given.detach(), output
@@ -333,6 +345,12 @@ def unknown(y: Tensor, classes: int) -> Tensor:
 def _wide(value: Tensor, like: Tensor) -> Tensor:
     """The value with trailing axes added until it has as many as `like`."""
     return value.view(*value.shape, *(1,) * (like.dim() - value.dim()))
+
+
+def _used(values: Tensor, used: Tensor, *, shared: bool) -> Tensor:
+    """Inputs of a layer, (K, features, B, ...) or without K where models share them; zero for records nobody uses."""
+    mask = used.any(0)[None] if shared else used[:, None]
+    return torch.where(_wide(mask, values), values, 0.0)
 
 
 def _weighted_sum(weight: Tensor, each: Tensor, kind: torch.dtype | None = None) -> Tensor:
