@@ -114,7 +114,8 @@ class Store(ABC):
                 _ABANDONED.append(self._held)
             self._pid, self._held = os.getpid(), self._engine()
             weakref.finalize(self, _dispose, self._held, self._pid)
-        return self._held
+        held: sa.Engine = self._held
+        return held
 
     def close(self) -> None:
         if self._held is not None and self._pid == os.getpid():

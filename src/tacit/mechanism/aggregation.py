@@ -65,7 +65,7 @@ def subsample_and_aggregate(
     return _median(answers, count, (lower, upper), epsilon, confidence, terms)
 
 
-def _rows(data: object) -> object:
+def _rows(data: Any) -> object:
     """Rows that can be counted and chosen: arrays, tensors, columns and tables as they are, anything else as a list."""
     rows = isinstance(data, Iterable) or hasattr(data, "to_pylist")  # a table of Arrow cannot be iterated over
     if getattr(data, "ndim", 1) and rows and not isinstance(data, str | bytes | Mapping):
