@@ -82,7 +82,7 @@ def _gap(hit: NDArray[np.bool_], member: NDArray[np.bool_], inside: NDArray[np.b
 
 
 def _holm(values: list[float]) -> list[float]:
-    """Holm's step-down correction."""
+    """Correct p-values for several groups by Holm's step-down method."""
     order = np.argsort(values)
     corrected, running = np.empty(len(values)), 0.0
     for place, k in enumerate(order):

@@ -97,7 +97,7 @@ def _views(seen: Observations) -> list[dict[str, NDArray[np.floating]]]:
 
 
 def _kind(name: str) -> str:
-    """`error` of `0:error/last`."""
+    """The kind of signal in an array's name: `error` of `0:error/last`."""
     return name.split(":")[-1].split("/")[0].removesuffix(" length")
 
 

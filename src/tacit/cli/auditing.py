@@ -193,7 +193,7 @@ def _chosen(evidence: Evidence) -> dict[str, dict[str, None]]:
 
 
 def _runs(shown: Demonstration, evidence: Evidence) -> Json:
-    """As the evidence says itself, where it does: a game may end early, or play many canaries in a few runs."""
+    """How many runs were made, as the evidence says: a game may end early, or play many canaries in a few runs."""
     told, planned = evidence.provenance, shown.planned
     usual = {"done": planned - shown.failed, "planned": planned, "failed": shown.failed}
     return {key: told.get(f"runs_{key}", value) for key, value in usual.items()}

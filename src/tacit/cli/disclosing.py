@@ -78,5 +78,5 @@ def _table(
 
 
 def _values(column: Any) -> object:
-    """Numbers as they are, texts by their codes."""
+    """The values of a column: numbers as they are, texts by their codes."""
     return np.nan_to_num(column.numbers, nan=-1e308) if column.numbers is not None else column.codes

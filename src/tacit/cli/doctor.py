@@ -82,7 +82,7 @@ def _device() -> str:
 
 
 def _made(entry: str) -> Any:
-    """The model."""
+    """The model that the user's function returns."""
     if util.find_spec("torch") is None:
         raise MissingExtra("torch")
     from torch import nn
@@ -94,7 +94,7 @@ def _made(entry: str) -> Any:
 
 
 def _rules(entry: str) -> Json:
-    """As far as the layers tell."""
+    """The rule of each parameter, as far as the kinds of layers tell without a batch."""
     from ..train import rules
 
     return {"model": [{"parameter": str(name), "rule": str(rule)} for name, rule in rules(_made(entry))]}

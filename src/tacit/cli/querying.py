@@ -241,7 +241,7 @@ def _bounds(given: str) -> Any:
 
 
 def _pair(given: str, name: str, kind: Callable[[str], N]) -> tuple[str, N]:
-    """COLUMN:NUMBER."""
+    """Read an option of the form COLUMN:NUMBER."""
     column, _, text = given.rpartition(":")
     try:
         return column, kind(text)

@@ -174,7 +174,7 @@ def _plain(value: Value) -> bool:
 
 
 def _encode_scalar(value: np.generic) -> object:
-    """As Python's own value; what has none, or only a count of ticks, as its text."""
+    """A numpy scalar as Python's own value, or as its text where Python has none or only a count of ticks."""
     item = value.item()
     ticks = isinstance(value, np.datetime64 | np.timedelta64) and isinstance(item, int)
     return {"text": str(value)} if ticks or isinstance(item, np.generic) else _encode(item)

@@ -72,7 +72,7 @@ class Clusters:
 
 
 def distinct(names: NDArray[np.generic]) -> bool:
-    """Whether no name is there twice."""
+    """Whether all names differ."""
     return count(names) == names.size
 
 

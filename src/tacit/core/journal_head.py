@@ -36,7 +36,7 @@ def identity(data: Data, key: str) -> str:
 
 
 def head(schema: str, about: Record, data: Data, random: list[int], key: str) -> Record:
-    """The first line."""
+    """The first line of a journal, which says what its audit or attack was started with."""
     return {"schema": schema, "about": about, "data": identity(data, key), "random": random, "key": key}
 
 

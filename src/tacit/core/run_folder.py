@@ -201,7 +201,7 @@ def _names(final: Path) -> Iterator[Path]:
 
 
 def _free(final: Path) -> bool:
-    """Not there, or an empty folder."""
+    """Whether a path is absent or an empty folder, so that a run may be written there."""
     return not os.path.lexists(final) or (final.is_dir() and not any(final.iterdir()))
 
 

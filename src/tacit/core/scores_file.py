@@ -80,7 +80,7 @@ def _names(values: Column) -> Column | list[str]:
 
 
 def _quoted(text: str) -> str:
-    """As the csv module writes it."""
+    """A cell quoted as Python's csv module quotes it."""
     return '"{}"'.format(text.replace('"', '""')) if any(mark in text for mark in ',"\r\n') else text
 
 

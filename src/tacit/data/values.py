@@ -148,7 +148,7 @@ def _ungrouped(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A number with commas between thousands, without them."""
+    """A number's text without the commas between thousands."""
     return text.strip().replace(",", "") if GROUPED_COMMAS.fullmatch(text.strip()) else text
 
 

@@ -78,7 +78,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateOfRow
         return np.asarray((self._rows(X, reset=False) * self._norm_bound() - self.mean_) @ self.components_.T)
 
     def inverse_transform(self, X: object) -> Floats:
-        """Rows with these coordinates."""
+        """Rows of the original features that have the given coordinates."""
         check_is_fitted(self, self._result)
         return np.asarray(np.asarray(X, dtype=np.float64) @ self.components_ + self.mean_)
 

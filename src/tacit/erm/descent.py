@@ -163,7 +163,7 @@ class Summed(Protocol):
     def rounding(self, length: float) -> float: ...
 
     def some(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Self:
-        """The sum over these records alone."""
+        """The sum over the given records alone."""
         ...
 
 

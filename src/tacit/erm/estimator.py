@@ -105,7 +105,7 @@ class PrivateEstimator(BaseEstimator):
 
     @property
     def _room(self) -> int:
-        """How many times public_size there may be."""
+        """How many times `public_size` records there may be at most."""
         return 2
 
     def _budget(self, size: int, models: int = 1) -> Budget:

@@ -135,7 +135,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         return int(x.shape[1])
 
     def _prepared(self, x: Any, budget: Budget, rng: Source) -> object:
-        """Rows as they are fitted; called after the charge."""
+        """The rows in the form that is fitted; called after the charge."""
         return x
 
     def decision_function(self, X: object) -> Floats:

@@ -66,13 +66,13 @@ class Problem:
 
     @property
     def shape(self) -> Shape:
-        """Its public numbers."""
+        """The public numbers of the problem."""
         start, given = float(self.loss.value(np.zeros(1))[0]), self.public_size
         size, most = (self.size, None) if given is None else (given, 2 * given)
         return Shape(size, self.features, self.steepness, self.bend, at_zero=start, most=most)
 
     def some(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Problem:
-        """The sum over these records alone."""
+        """The sum over the given records alone."""
         return replace(self, x=self.x[rows], y=self.y[rows])
 
     def rounding(self, length: float) -> float:

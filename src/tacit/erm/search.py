@@ -93,21 +93,21 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
 
     @property
     def adjacency(self) -> str:  # type: ignore[override]
-        """The estimator's."""
+        """The adjacency of the estimator that is searched."""
         return str(self.estimator.adjacency)
 
     @property
     def public_size(self) -> int | None:  # type: ignore[override]
-        """The estimator's."""
+        """The `public_size` of the estimator that is searched."""
         return self.estimator.public_size
 
     @property
     def _room(self) -> int:
-        """As many as the theorem of every candidate is for."""
+        """How many records there may be: as many as the theorems of all candidates allow."""
         return min(int(self._with(each)._room) for each in ParameterGrid(self.param_grid))
 
     def predict(self, X: object) -> Any:
-        """The winner's answers."""
+        """The labels that the chosen estimator predicts."""
         check_is_fitted(self, self._result)
         return self.best_estimator_.predict(X)
 
@@ -118,7 +118,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: object) -> Any:
-        """The winner's probabilities."""
+        """The probabilities that the chosen estimator gives to each class."""
         check_is_fitted(self, self._result)
         return self.best_estimator_.predict_proba(X)
 
@@ -150,7 +150,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
         return self._with({**settings, **mine, **more})
 
     def _with(self, settings: Settings) -> Any:
-        """The estimator with other settings, not fitted."""
+        """A copy of the estimator with other settings, not fitted."""
         return type(self.estimator)(**{**self.estimator.get_params(deep=False), **settings})
 
     def _quoted(self, X: object, y: object, settings: Settings, budget: Budget) -> Event:

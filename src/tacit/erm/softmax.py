@@ -40,12 +40,12 @@ class Softmax:
 
     @property
     def shape(self) -> Shape:
-        """Its public numbers."""
+        """The public numbers of the problem."""
         size, most = (self.size, None) if self.public_size is None else (self.public_size, 2 * self.public_size)
         return Shape(size, self.classes * self.x.shape[1], self.steepness, self.norm**2 / 2, most=most)
 
     def some(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Softmax:
-        """The sum over these records alone."""
+        """The sum over the given records alone."""
         return replace(self, x=self.x[rows], y=self.y[rows])
 
     def gradient(self, theta: Floats) -> Floats:

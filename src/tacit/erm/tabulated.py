@@ -65,7 +65,7 @@ class Tabulated:
         return np.asarray(np.maximum(found, 0.0))
 
     def _starts(self) -> Floats:
-        """Values at `margins`."""
+        """The value of the table at each of `margins`: the integral of its slopes, 0 where it is least."""
         steps = np.diff(self.margins) * (self.slopes[1:] + self.slopes[:-1]) / 2
         whole = np.concatenate(([0.0], np.cumsum(steps)))
         return np.asarray(whole - self._least(whole))

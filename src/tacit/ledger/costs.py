@@ -232,5 +232,5 @@ def _mu(pair: Pair) -> float:
 
 
 def _pure_mu(epsilon: float) -> float:
-    """As the theorem says, with room for rounding: cancellation near 1/2 costs up to 3e-13."""
+    """The mu of a pure release (Lemma 2), with room for rounding: cancellation near 1/2 costs up to 3e-13."""
     return pure_mu(epsilon) * (1 + 10 * SAFE)

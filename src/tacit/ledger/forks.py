@@ -55,7 +55,7 @@ class Transactions:
         self._changed.wait_for(lambda: self._open <= {own}, LONGEST)
 
     def end_fork(self) -> None:
-        """Let the others go on."""
+        """End the pause of other threads that a fork needed."""
         self._forking.discard(threading.get_ident())
         with contextlib.suppress(RuntimeError):  # Ctrl-C came before the lock
             self._changed.notify_all()

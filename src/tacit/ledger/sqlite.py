@@ -104,7 +104,7 @@ class Sqlite(Store):
             )
 
     def check(self) -> None:
-        """The file is there, and is one."""
+        """Refuse a path without a file, or whose file is no ledger."""
         try:
             found = self.path.stat()
         except (OSError, ValueError):

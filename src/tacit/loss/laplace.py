@@ -49,5 +49,5 @@ def laplace_position(p: Parts, q: Parts, scale: float, at_places: Array, losses:
 
 
 def places_of(p: Parts, q: Parts, scale: float) -> Array:
-    """All places, rising."""
+    """The places of all parts of both mixtures, in rising order."""
     return _table(p, q, scale)[0]

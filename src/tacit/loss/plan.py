@@ -86,7 +86,7 @@ class Plan:
         return f"Plan({', '.join(parts)})"
 
     def _repr_html_(self) -> str:
-        """For a notebook."""
+        """The plan as a table for a notebook."""
         names = ("public_size", "unit", "rate", "steps", "noise_multiplier", "clip_norm", "adjacency")
         rows: list[tuple[str, object]] = [(name, getattr(self, name)) for name in names]
         rows += [("expected_batch", f"{self.expected_batch:.4g}"), ("sampling", self.sampling.name)]

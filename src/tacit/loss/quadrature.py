@@ -65,7 +65,7 @@ class NotMet(Exception):
 
 
 class TooMuch(NotMet):
-    """It could be met, with more work than allowed."""
+    """The asked precision could be reached, with more work than is allowed."""
 
 
 def veiled(least: Array, most: Array, turn: Array | float) -> Array:

@@ -156,7 +156,7 @@ def _least(values: Array) -> float:
 
 
 def delta_at(curve: Array, tilts: Array, epsilon: float) -> float:
-    """The improved conversion read the other way."""
+    """The delta at an epsilon, by the improved conversion from Renyi divergence."""
     with np.errstate(over="ignore", invalid="ignore"):
         logs = tilts * (curve - epsilon) + conversion(tilts)
     finite = logs[np.isfinite(logs)]

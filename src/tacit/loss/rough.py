@@ -53,7 +53,7 @@ class Law:
         return cls(p.log_ratio - q.log_ratio, mass, count)
 
     def parted(self, most: float) -> tuple[Law, Law]:
-        """Losses up to `most`, and the others."""
+        """A distribution cut in two: losses up to `most`, and larger ones."""
         inside = int(np.searchsorted(self.loss, most))
         near, far = slice(0, inside), slice(inside, None)
         return Law(self.loss[near], self.mass[near], self.count), Law(self.loss[far], self.mass[far], self.count)

@@ -57,7 +57,7 @@ class Sampling:
         return Sampling.registry[sampling]()
 
     def check(self, adjacency: Adjacency, clipping: Clipping, bands: int) -> None:
-        """Refuse what has no theorem with these batches."""
+        """Refuse a plan for which no theorem covers this kind of batch."""
         if adjacency not in self.adjacencies:
             allowed = " or ".join(self.adjacencies)
             raise Unsupported(f"{self.name} sampling", adjacency, fix=f"Use it with {allowed}.")
@@ -190,7 +190,7 @@ class InCycles(_InPasses):
 
 @dataclass(frozen=True)
 class Everyone(Sampling):
-    """Full batches."""
+    """Full batches: everyone takes part in every step."""
 
     name: ClassVar[str] = "full"
     words: ClassVar[str] = "all units, rate 1"

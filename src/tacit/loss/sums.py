@@ -47,12 +47,12 @@ class Law:
 
     @property
     def most(self) -> Array:
-        """Masses from above."""
+        """Upper bounds on the masses."""
         return self.mass + self.doubt
 
     @property
     def least(self) -> Array:
-        """Masses from below."""
+        """Lower bounds on the masses."""
         return np.asarray(np.maximum(self.mass - self.doubt, 0.0))
 
     @property

@@ -88,7 +88,7 @@ class Terms:
         return counted
 
     def of_public_size(self, records: str) -> Terms:
-        """These terms for a release that shows how many records there are, under replace unless told otherwise.
+        """The terms of a release that shows how many records there are: under replace, unless told otherwise.
 
         Neighbours by adding or removing a record differ in that number, so no epsilon holds for them.
         """
@@ -180,7 +180,7 @@ class Offer:
 
 
 def _inner(ledger: object) -> object:
-    """What stands behind an account."""
+    """The ledger behind an account; a ledger is its own."""
     while isinstance(ledger, Account):
         ledger = ledger.ledger
     return ledger

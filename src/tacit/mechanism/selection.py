@@ -151,7 +151,7 @@ def top(
 
 
 def scale_of(sensitivity: float, epsilon: float, monotone: bool, adjacency: Adjacency) -> Fraction:
-    """range/epsilon."""
+    """The scale of the noise: range/epsilon."""
     factor = Fraction(1 if monotone else 2) * Fraction(adjacency.sensitivity)
     return Fraction(check.positive("sensitivity", sensitivity)) * factor / Fraction(epsilon)
 

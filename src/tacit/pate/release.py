@@ -50,7 +50,7 @@ class Release(ABC):
 
     @abstractmethod
     def event(self, delta: float, adjacency: Adjacency) -> Event:
-        """What is charged."""
+        """The event that the release is charged as."""
 
     @abstractmethod
     def drawn(self, cost: Cost, counts: Counts, chance: Source) -> float | None:

@@ -74,7 +74,7 @@ class Cost:
         return np.minimum(lead(counts, self.noise), rows - 1), np.minimum(counts.max(axis=1), columns - 1)
 
     def total(self, counts: Counts) -> float:
-        """f."""
+        """The sum f of the costs psi of all queries; computed from votes, so private."""
         return float(self.table[self._place(counts)].sum())
 
     def largest_sensitivity(self, queries: int) -> float:

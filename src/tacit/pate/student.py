@@ -121,7 +121,7 @@ def shares_of(model: Any, asked: Any, classes: int, found: Labels) -> Shares:
 
 
 def _softened(answer: Shares) -> Shares:
-    """Shares as they are; logits by softmax."""
+    """Answers as shares: shares stay, logits go through softmax."""
     if (answer >= 0).all() and np.allclose(answer.sum(axis=1), 1.0, atol=1e-3):
         return answer
     raised = np.exp(answer - answer.max(axis=1, keepdims=True))

@@ -80,7 +80,7 @@ class Count(Aggregate):
 
 @dataclass(frozen=True)
 class Users(Aggregate):
-    """Different people."""
+    """The number of different people."""
 
     @property
     def name(self) -> str:

@@ -137,7 +137,7 @@ class Query(ABC, Generic[Prices]):
 
     @abstractmethod
     def _event(self, found: Prices) -> Event:
-        """What is charged."""
+        """The event that the question is charged as."""
 
     @abstractmethod
     def _errors(self, found: Prices) -> Mapping[str, float | None]:

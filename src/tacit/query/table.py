@@ -121,7 +121,7 @@ class Table:
         return self._one(functions.count())
 
     def users(self) -> Aggregation:
-        """Different people."""
+        """Count different people."""
         return self._one(functions.users())
 
     def sum(self, column: str, bounds: Limits = None) -> Aggregation:

@@ -70,7 +70,7 @@ def constants(expression: Node) -> list[Column]:
 
 
 def _in_utc(moment: datetime) -> str:
-    """As text: ibis would write the name of Python's object for the zone, which no engine knows."""
+    """A time as text in UTC: of another zone ibis would write the name of Python's object, which no engine knows."""
     try:
         return moment.astimezone(UTC).isoformat()
     except OverflowError:

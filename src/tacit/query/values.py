@@ -161,7 +161,7 @@ def is_whole(table: Opened, column: str) -> bool:
 
 
 def whole(number: int) -> Column:
-    """A 64-bit constant."""
+    """A whole number as a 64-bit constant of the query."""
     return ibis().literal(int(number), "int64")
 
 

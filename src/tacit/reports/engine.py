@@ -16,7 +16,7 @@ RESERVED = 66 * 2**30
 
 
 def engine() -> Any:
-    """vl-convert, or one sentence on why there is none."""
+    """The renderer of charts (vl-convert), or one sentence on why there is none."""
     limit = _limit()
     if limit is not None and limit - _taken() < RESERVED:
         raise NotFinished(
@@ -44,7 +44,7 @@ def _limit() -> int | None:
 
 
 def _taken() -> int:
-    """How many of them it has."""
+    """How many bytes of addresses this process has taken; 0 where the system does not tell."""
     try:
         import resource
 

@@ -52,7 +52,7 @@ class Subject:
 
     @property
     def lower(self) -> Node | None:
-        """The strongest demonstration."""
+        """The strongest lower bound that was demonstrated."""
         best = self.evidence.lower
         return None if best is None else self.node["demonstrations"][self.evidence.demonstrations.index(best)]
 

@@ -242,7 +242,7 @@ def _result(passed: Node) -> Markup:
 
 
 def provenance(subject: Subject) -> Table:
-    """Where the evidence comes from, as it says itself."""
+    """The table of provenance: where the evidence comes from, as the evidence says."""
     columns = (Column("What", ("name",), numeric=False), Column("Value", ("value",), numeric=False))
     rows = [[Cell.words(key.replace("_", " ")), _any(value)] for key, value in subject.node["provenance"].items()]
     return Table(f"provenance-{subject.index + 1}", "Provenance", columns, rows, subject.title)

@@ -57,11 +57,11 @@ class Tracker(ABC):
 
     @abstractmethod
     def _numbers(self, told: Mapping[str, float], step: int) -> None:
-        """Keep some numbers."""
+        """Log the given numbers to the tracker."""
 
     @abstractmethod
     def _files(self, paths: tuple[Path, ...]) -> None:
-        """Keep some files."""
+        """Log the given files to the tracker."""
 
 
 @dataclass(eq=False)

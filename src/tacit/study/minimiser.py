@@ -115,7 +115,7 @@ class Minimiser:
         return self._quoted[1]
 
     def bound(self, delta: float) -> Bound:
-        """The proven claim."""
+        """The proven upper bound of the fit."""
         from ..erm.estimator import AT_MOST, SIZE
 
         more = AT_MOST.format(2 * self.public_size) if self.size_given else SIZE

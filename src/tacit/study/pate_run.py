@@ -86,7 +86,7 @@ class PateRun:
 
     @property
     def users(self) -> Array | None:
-        """Whose each of them is."""
+        """The user of each record, where a person has several."""
         return None if self.records.unit is None else self.records.unit[self._rows]
 
     def fit(self) -> PATE:

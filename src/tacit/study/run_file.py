@@ -117,14 +117,14 @@ class RunFile:
         return dict(self.sections.get(section, {}))
 
     def need(self, section: str, key: str) -> Any:
-        """A value that must be there."""
+        """A value of the run file that must be there; its absence is one sentence."""
         value = self.get(section).get(key)
         if value is None:
             raise BadInput(f"{self.path.name} needs `{key}` in [{section}].")
         return value
 
     def with_described(self, texts: Mapping[str, str]) -> RunFile:
-        """A copy in which [describe] also says these."""
+        """A copy of the run file with more entries in its section [describe]."""
         return replace(self, sections={**self.sections, "describe": {**self.get("describe"), **texts}})
 
     def settings(self, *sections: str) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class RunFile:
 
     @property
     def described(self) -> dict[str, str]:
-        """What [describe] says."""
+        """The entries of the section [describe]."""
         return {key.replace("_", " "): str(value) for key, value in self.get("describe").items()}
 
     def one_of(self, section: str, keys: tuple[str, ...]) -> str:

@@ -93,7 +93,7 @@ class RunTraining:
 
     @property
     def users(self) -> Array | None:
-        """Whose each of these records is."""
+        """The user of each of the given records, where a person has several."""
         return None if self.records.unit is None else self.records.unit[self.inside]
 
     @property

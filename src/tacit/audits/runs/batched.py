@@ -70,7 +70,7 @@ class Together:
 
     @classmethod
     def of(cls, fit: Any) -> Together:
-        """As the fit asks for; here, too, where no process can be given it."""
+        """How a fit wants its runs made together; in this process where the fit cannot be sent to another."""
         size, place = getattr(fit, "at_once", AT_ONCE), getattr(fit, "isolation", "process")
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
             raise BadInput("fit.at_once must be a whole number of runs, at least 1.")

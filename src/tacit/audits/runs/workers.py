@@ -58,7 +58,7 @@ class Result:
 
 
 def nobody(place: int, result: Result) -> None:
-    """Nobody is told."""
+    """Stand in for a callback where nobody asked to be told of finished runs."""
 
 
 def run_all(

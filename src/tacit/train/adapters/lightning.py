@@ -187,7 +187,7 @@ class _Sample:
 
 
 class _Samples:
-    """As many samples as the plan has steps."""
+    """A loader for Lightning that gives as many Poisson samples as the plan has steps."""
 
     def __init__(self, callback: PrivateCallback, data: Any, options: dict[str, Any]) -> None:
         self.callback, self.data, self.options = callback, data, options

@@ -209,7 +209,7 @@ def _row(rows: object, place: int) -> Any:
 
 
 def _changed(rows: object, *, start: bool = False) -> object:
-    """Three records with another last or first one."""
+    """Three records of which the last or the first was exchanged."""
     if start:
         return mapped(lambda tensor: torch.cat((tensor[2:], tensor[1:])), rows)
     return mapped(lambda tensor: torch.cat((tensor[:2], tensor[:1])), rows)

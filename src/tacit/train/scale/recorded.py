@@ -148,7 +148,7 @@ class Whole:
         return self.compiled.mode(), self.compiled.clipper.clip_norm, shown
 
     def _build(self) -> None:
-        """Build all graphs."""
+        """Record the CUDA graphs of a step."""
         (trained, public), state = self.compiled.tensors(), self._state()
         self.lying = None
         graphs = {size: self._graph(size) for size in self.sizes}

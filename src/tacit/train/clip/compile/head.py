@@ -184,7 +184,7 @@ def is_long(values: Tensor) -> bool:
 
 @torch.library.custom_op("tacit::log_sum_exp", mutates_args=())
 def log_sum_exp(values: Tensor, label: Tensor) -> Tensor:
-    """(N, 3); see `head_kernels`."""
+    """(N, 3): of every row the largest number, the logarithm beyond it, and the label's number (`head_kernels`)."""
     from . import head_kernels
 
     return head_kernels.log_sum_exp(values, label)

@@ -30,7 +30,7 @@ class Hidden:
         self.strict = strict and advances(type(held))  # type: ignore[arg-type]
 
     def restore(self) -> None:
-        """Not possible."""
+        """Nothing: an object of C code cannot be put back."""
 
     def moved(self) -> bool:
         now = place_of(self.held)

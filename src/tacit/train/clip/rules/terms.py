@@ -262,7 +262,7 @@ def _often(index: Tensor) -> bool:
 
 
 def housed(terms: Iterable[Term], room: Room) -> None:
-    """Let these terms write into reused memory."""
+    """Let the given terms write into memory that is used again in later steps."""
     for term in terms:
         if isinstance(term, Outer):
             term.room = room
