@@ -486,3 +486,31 @@ def test_evidence_says_that_steps_before_a_fit_are_not_covered():
     """Rows scaled by the data's own means, in a pipeline, say: the estimator cannot know."""
     model = PrivateLogisticRegression(1.0, 1e-6, classes=[0, 1], random_state=0).fit(X - X.mean(axis=0), Y)
     assert any("before the fit" in line for line in model.evidence().not_covered)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"), [({}, EXCESS), ({"method": "gradient"}, EXPECTED), ({"classes": [0, 1, 2]}, EXPECTED)]
+)
+def test_so_many_records_are_promised_the_excess_and_fewer_are_not(settings, name):
+    model = PrivateLogisticRegression(**{"classes": [0, 1], "delta": 1e-9, "random_state": 0, **settings})
+    size = model.records_needed(1.0, features=2)
+    assert 100 < size < 10_000
+    x = np.zeros((size, 2))
+    promised = model.fit(x, x[:, 0]).utility_[name]
+    fewer = model.fit(x[: round(0.97 * size)], x[: round(0.97 * size), 0]).utility_[name]
+    assert promised <= 1.0 < fewer
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (PrivateLogisticRegression(classes=[0, 1]), "Give classes= and features="),
+        (PrivateLogisticRegression(epsilon=-1.0, classes=[0, 1]), "epsilon"),
+        (PrivateLogisticRegression(method="output", classes=[0, 1]), "No number of records"),
+        (PrivateLogisticRegression(method="dynamics", classes=[0, 1]), "none about its excess"),
+        (PrivateAdditiveTrees(bounds=(0, 1), classes=[0, 1]), "linear classifiers alone"),
+    ],
+)
+def test_a_number_of_records_that_no_theorem_tells_is_refused(model, said):
+    with pytest.raises(BadInput, match=said):
+        model.records_needed(1e-3, features=None if "Give" in said else 3)

@@ -103,6 +103,15 @@ class PrivateLinearClassifier(PrivateClassifier):
         self.intercept_ = theta[:, -1] * INTERCEPT if self.fit_intercept else np.zeros(len(theta))
         return self
 
+    def records_needed(self, excess: float, features: int | None = None) -> int:
+        """Records for which the theorem promises at most this excess: see `sample_size.records_needed`.
+
+        Nothing is fitted or charged. `features` is their number; a schema tells it.
+        """
+        from .sample_size import records_needed
+
+        return records_needed(self, excess, features)
+
     def _before(self) -> Floats | None:
         """Weights of the fit before, for rows of norm 1, where the solver shall begin: they were released."""
         if not self.warm_start or "coef_" not in vars(self):
