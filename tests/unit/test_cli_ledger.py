@@ -59,7 +59,7 @@ def test_init_show_export_and_verify(tacit_, budget):
     assert (shown["remaining"], shown["spent"]["epsilon"]) == (0.9, 1.0)
     (entry,) = shown["entries"]
     assert (entry["seq"], entry["key"], entry["event"]["type"]) == (1, "a", "Laplace")
-    assert "1 charges" in Path("spent.svg").read_text()
+    assert "1 charge," in Path("spent.svg").read_text()
     status, out, _ = tacit_("ledger", "verify", "b.db", "--receipt", "receipt.json", "--json")
     checked = json.loads(out)
     assert (status, checked["ok"], checked["entries"], checked["first_bad"]) == (0, True, 1, None)
@@ -68,6 +68,24 @@ def test_init_show_export_and_verify(tacit_, budget):
     exported = json.loads(Path("b.json").read_text())
     assert [json.loads(item["body"])["kind"] for item in exported["chain"]] == ["open", "charge"]
     assert "ann" in tacit_("ledger", "show", "b.db")[1]
+
+
+def test_evidence_and_an_export_that_are_kept_elsewhere_show_a_rollback(tacit_, budget):
+    budget()
+    ledger = Ledger("b.db")
+    Path("old.db").write_bytes(Path("b.db").read_bytes())
+    receipt = ledger.charge(Laplace(10.0), key="a")
+    ledger.close()
+    named = {"ledger_entry": receipt.seq, "ledger_head": receipt.head}
+    Path("evidence.json").write_text(json.dumps({"schema": "tacit.evidence/1", "provenance": named}))
+    assert "chain    whole" in tacit_("ledger", "export", "b.db", "--out", "export.json")[1]
+    for kept in ("evidence.json", "export.json"):
+        assert tacit_("ledger", "verify", "b.db", "--receipt", kept)[0] == 0
+        status, out, _ = tacit_("ledger", "verify", "old.db", "--receipt", kept)
+        assert (status, "rolled back" in out) == (1, True)
+    for wrong in ({}, {"provenance": {}}, {"chain": [], "head": receipt.head}, {"seq": 1, "head": "abc"}, [], 5):
+        status, _, error = tacit_("ledger", "verify", "b.db", "--receipt", json.dumps(wrong))
+        assert (status, error.count("\n")) == (2, 1), wrong
 
 
 def test_a_broken_chain_and_a_rollback_leave_with_1(tacit_, budget):

@@ -18,7 +18,7 @@ from .app import DONE, REFUTED, Result, assumed, verb
 from .inputs import read_event, require
 
 if TYPE_CHECKING:
-    from ..ledger import Ledger
+    from ..ledger import Chain, Ledger
 
 group = typer.Typer(
     name="ledger",
@@ -28,7 +28,7 @@ group = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-RECEIPT_MOST = 2**20
+RECEIPT_MOST = 2**26
 """Characters of a receipt on standard input."""
 Place = Annotated[str, typer.Argument(metavar="URL", help="A file, or postgresql://user@host/name.")]
 
@@ -81,14 +81,16 @@ def show(
 def verify(
     url: Place,
     receipt: Annotated[
-        str | None, typer.Option(metavar="R", help="A receipt in JSON: a file, or the text itself; - is input.")
+        str | None,
+        typer.Option(
+            metavar="R", help="JSON of a receipt, of evidence, or of an export: a file, or the text itself; - is input."
+        ),
     ] = None,
 ) -> Result:
     """Check the whole chain."""
     chain = opened(url).verify(None if receipt is None else _receipt(receipt))
     data = {"ok": chain.ok, "entries": chain.entries, "head": chain.head, "first_bad": chain.first_bad}
-    told = "whole" if chain.ok else f"broken: {chain.problem}"
-    rows = [("chain", told), ("entries", str(chain.entries)), ("head", chain.head)]
+    rows = [("chain", _whole(chain)), ("entries", str(chain.entries)), ("head", chain.head)]
     return Result({**data, "problem": chain.problem}, rows, status=DONE if chain.ok else REFUTED)
 
 
@@ -100,7 +102,8 @@ def export(url: Place, out: Annotated[str, typer.Option(metavar="F", help="The f
     body = {"schema": "tacit.ledger-export/1", **_data(found), "chain": found.rows(), "ok": chain.ok}
     written(Path(out), json.dumps(body, allow_nan=False, indent=1) + "\n")
     data = {"out": out, "entries": chain.entries, "head": chain.head, "ok": chain.ok}
-    return Result(data, [("written", out), ("entries", str(chain.entries)), ("head", chain.head)])
+    rows = [("written", out), ("chain", _whole(chain)), ("entries", str(chain.entries)), ("head", chain.head)]
+    return Result(data, rows)
 
 
 @verb("allot", group, "Give an analyst or a purpose a part.")
@@ -124,19 +127,20 @@ def opened(url: str) -> Ledger:
     return Ledger(url)
 
 
+def _whole(chain: Chain) -> str:
+    return "whole" if chain.ok else f"broken: {chain.problem}"
+
+
 def _receipt(given: str) -> Json:
     import sys
 
     inline = given.lstrip().startswith("{")
     text = sys.stdin.read(RECEIPT_MOST) if given == "-" else given if inline else read_text(Path(given))
     try:
-        found = parsed(text, "The receipt")
-        found = found.get("receipt", found)  # an answer, or a file that holds one
-        return {key: found[key] for key in ("seq", "head", "spent", "remaining")}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise BadInput(
-            "The receipt cannot be read.", fix="Give the JSON of a receipt: seq, head, spent, remaining."
-        ) from None
+        found: Json = dict(parsed(text, "The receipt").items())
+    except (ValueError, AttributeError):
+        raise BadInput("The receipt cannot be read.", fix="Give the JSON of a receipt: seq and head.") from None
+    return found
 
 
 def _data(found: Ledger) -> Json:

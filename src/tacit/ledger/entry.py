@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..core import check
 from ..core.adjacency import Adjacency
@@ -20,6 +22,7 @@ from .store import Row, Store
 
 LONGEST = 200
 """Characters of a key, a purpose or an analyst."""
+HASH = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -84,14 +87,39 @@ def check_depth(event: Event) -> None:
         raise BadInput("The event is nested too deeply.") from None
 
 
-def read_receipt(given: object) -> Receipt | None:
-    """A receipt, or its JSON."""
-    if given is None or isinstance(given, Receipt):
-        return given
+class Kept(NamedTuple):
+    """What is kept elsewhere of a ledger: the number of an entry, and the hash of the chain up to it."""
+
+    seq: int
+    head: str
+
+
+def read_receipt(given: object) -> Kept | None:
+    """A receipt or its JSON, or the JSON of what holds one: an answer, evidence of a charged run, or an export."""
+    if given is None:
+        return None
+    if isinstance(given, Receipt):
+        return Kept(given.seq, given.head)
     try:
-        return Receipt.from_json(given)  # type: ignore[arg-type]
+        found = _kept(dict(given))  # type: ignore[call-overload]
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise BadInput("The receipt cannot be read.", fix="Give a Receipt, or the JSON of one.") from None
+        found = Kept(-1, "")
+    if found.seq < 0 or not HASH.fullmatch(found.head):
+        raise BadInput(
+            "The receipt cannot be read.",
+            fix="Give a Receipt, or the JSON of one, of an answer, of evidence that was charged, or of an export.",
+        )
+    return found
+
+
+def _kept(data: Json) -> Kept:
+    data = data.get("receipt", data)
+    named = data.get("provenance", {})
+    if "ledger_head" in named:
+        return Kept(int(named["ledger_entry"]), str(named["ledger_head"]))
+    if isinstance(data.get("chain"), list):
+        return Kept(len(data["chain"]) - 1, str(data["head"]))
+    return Kept(int(data["seq"]), str(data["head"]))
 
 
 def check_label(name: str, value: str, *, least: int = 0) -> None:

@@ -230,7 +230,10 @@ class Ledger:
         return str(self._now()[0].hash)
 
     def verify(self, receipt: Receipt | dict[str, object] | None = None) -> Chain:
-        """Go through the whole chain: hashes, sums, limits; with a receipt, that its entry is still there."""
+        """Go through the whole chain: hashes, sums, limits; with a receipt, that its entry is still there.
+
+        receipt: a Receipt, or the JSON of one, of an answer, of evidence of a charged run, or of an export.
+        """
         proof = read_receipt(receipt)
         with self._store.reading() as connection:
             rows, head = self._store.rows(connection), self._store.head(connection)

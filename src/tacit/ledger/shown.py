@@ -52,7 +52,8 @@ def chart(ledger: Ledger) -> str:
     path = f"M{EDGE},{y(0):.1f}"
     for place, value in enumerate(spent):
         path += f"V{y(value):.1f}H{EDGE + (place + 1) * across:.1f}"
-    label = f"{len(spent)} charges, {significant(spent[-1] if spent else 0.0)} of {significant(budget)} spent so far"
+    charges = f"{len(spent)} charge{'' if len(spent) == 1 else 's'}"
+    label = f"{charges}, {significant(spent[-1] if spent else 0.0)} of {significant(budget)} spent so far"
     return (
         f'<svg role="img" aria-label="{html.escape(label)}" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
         f'height="{HEIGHT}" xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="12">'

@@ -16,6 +16,7 @@ from .asking import fits_alone
 from .chain import START, Chain, problem
 from .costs import costs
 from .criteria import sound
+from .entry import Kept
 from .state import PLANNED, State, Terms
 from .store import Head, Row
 
@@ -25,7 +26,7 @@ OLDER = "the ledger is older than the receipt: it was rolled back"
 OLDER_HERE = "it is older than it was a moment ago: it was rolled back"
 
 
-def verified(rows: list[Row], head: Head, receipt: Receipt | None) -> Chain:
+def verified(rows: list[Row], head: Head, receipt: Receipt | Kept | None) -> Chain:
     """Replay all entries from the first; stop at the first that is not what it should be."""
     walk = Walk()
     for row in rows:
