@@ -86,6 +86,27 @@ def test_the_whole_search_is_charged_once_and_the_best_trial_is_kept():
     assert 10 < len(seen) < 60
 
 
+def test_a_run_that_offers_many_makes_all_trials_in_one_call():
+    calls = []
+
+    def run(candidate, own):
+        return candidate, float(own.uniform(1)[0])
+
+    def many(candidates, sources):
+        calls.append(len(candidates))
+        return [run(candidate, own) for candidate, own in zip(candidates, sources, strict=True)]
+
+    settings = {"event": Gaussian(9.0), "delta": 1e-6, "rng": 4}
+    alone = tacit.search(run, [1, 2, 3], **settings)
+    run.many = many
+    together = tacit.search(run, [1, 2, 3], **settings)
+    assert calls == [calls[0]] != [1]
+    assert (together.result, together.score) == (alone.result, alone.score)
+    run.many = lambda candidates, sources: []
+    with pytest.raises(BadInput, match="for each candidate"):
+        tacit.search(run, [1, 2, 3], **settings)
+
+
 @dataclass(frozen=True)
 class Model:
     evidence: Evidence

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from fractions import Fraction
 from typing import Generic, TypeVar, cast
@@ -59,7 +59,9 @@ def search(
 ) -> Searched[Candidate, Result]:
     r"""Train with settings that are chosen privately, and release the best trial alone.
 
-    `make_run(candidate, source)` trains with these settings and scores the result; both draw from `source`.
+    `make_run(candidate, source)` trains with these settings and scores the result; both draw from `source`. If it has
+    an attribute `many`, `make_run.many(candidates, sources)` makes all trials at once, in a fleet say, and returns a
+    list of (result, score). How many there are is drawn before, and nobody but the trainer may learn it.
     `event` says what one trial costs, with its score: an Event or a Plan, or a function of the candidate.
     `mean` is the average number of trials, by default three for each candidate and ten at least. `shape` None: their
     number is Poisson; 1: geometric, which makes one trial at least; "auto" takes the cheaper of both. `unit` names
@@ -116,10 +118,11 @@ def best_of(
     chance: Source,
 ) -> tuple[Result, float, Candidate]:
     """Run a random number of trials and return the best, the first of equals. The caller has charged the event."""
-    best: tuple[Result, float, Candidate] | None = None
+    trials = []
     for _ in range(number_of_trials(event.mean, event.shape, chance)):
-        candidate = candidates[int(uniform_below(chance, len(candidates), 1)[0])]
-        result, score = make_run(candidate, chance.spawn(1)[0])
+        trials.append((candidates[int(uniform_below(chance, len(candidates), 1)[0])], chance.spawn(1)[0]))
+    best: tuple[Result, float, Candidate] | None = None
+    for (candidate, _), (result, score) in zip(trials, _made(make_run, trials), strict=True):
         told = -math.inf if math.isnan(float(score)) else float(score)
         if best is None or told > best[1]:
             best = result, told, candidate
@@ -129,6 +132,19 @@ def best_of(
             fix="Search again, with a charge of its own.",
         )
     return best
+
+
+def _made(
+    make_run: Trial[Candidate, Result], trials: Sequence[tuple[Candidate, Source]]
+) -> Iterable[tuple[Result, float]]:
+    """The outcomes of all trials: one after another, or by one call of `make_run.many` where it offers that."""
+    many = getattr(make_run, "many", None)
+    if many is None or not trials:
+        return (make_run(candidate, own) for candidate, own in trials)
+    found = list(many([candidate for candidate, _ in trials], [own for _, own in trials]))
+    if len(found) != len(trials):
+        raise BadInput("make_run.many must return one (result, score) for each candidate.")
+    return found
 
 
 def number_of_trials(mean: float, shape: float | None, chance: Source) -> int:
