@@ -2,6 +2,7 @@
 
 import copy
 import math
+import os
 import sys
 import types
 
@@ -173,6 +174,22 @@ def cuda_in_use(monkeypatch):
     """A process that has a GPU at work: nothing can be forked any more."""
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+
+
+def test_nothing_is_forked_where_a_fork_cannot_differentiate(monkeypatch):
+    """Beside a GPU, torch refuses backward passes in a fork once one has run here, on a processor too."""
+    torch = pytest.importorskip("torch")
+    here, real = os.getpid(), torch.Tensor.backward
+
+    def refused(tensor):
+        if os.getpid() != here:
+            raise RuntimeError("Unable to handle autograd's threading in combination with fork-based multiprocessing")
+        real(tensor)
+
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert workers.forkable()
+    monkeypatch.setattr(torch.Tensor, "backward", refused)
+    assert not workers.forkable()
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import random
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -238,9 +239,28 @@ def _context() -> BaseContext:
 
 
 def forkable() -> bool:
-    """Whether a process can be forked that works like this one; not once CUDA is in use here."""
+    """Whether a process can be forked that works like this one; not once torch has begun to use a GPU here."""
     torch: Any = sys.modules.get("torch")
-    return sys.platform == "linux" and not (torch is not None and torch.cuda.is_initialized())
+    if sys.platform != "linux" or torch is None:
+        return sys.platform == "linux"
+    return not torch.cuda.is_initialized() and (torch.version.cuda is None or _differentiates_forked(torch))
+
+
+def _differentiates_forked(torch: Any) -> bool:
+    """Whether a fork of this process can run a backward pass, tried in one.
+
+    Where a GPU is visible, the first backward pass of a process, on a CPU too, starts a thread for each GPU. A fork has
+    none of them, and torch refuses every backward pass in it.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks in a process with threads
+        child = os.fork()
+    if child == 0:
+        with suppress(BaseException):
+            torch.ones((), requires_grad=True).mul(2).backward()
+            os._exit(0)
+        os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def sendable(fit: object) -> bool:
