@@ -36,7 +36,7 @@ def picture(rows, path):
             f'<text x="{EDGE + 130 * number}" y="{HEIGHT * len(names) + 14}" fill="{colour}">{escape(way)}</text>'
         )
     parts.append(
-        f'<text x="{EDGE + 660}" y="{HEIGHT * len(names) + 14}">bars: least to most of the seeds; below 0.5 is drawn at 0.5'
+        f'<text x="{EDGE + 660}" y="{HEIGHT * len(names) + 14}">bars: least to most of the seeds; 0.5 is 0.5 or less'
         "</text>"
     )
     path.write_text("\n".join([*parts, "</svg>"]) + "\n", encoding="utf-8")

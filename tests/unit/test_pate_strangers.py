@@ -23,8 +23,10 @@ from tacit.pate import (
     search,
 )
 from tacit.pate.design import designed
+from tacit.pate.records import distinct, places
 from tacit.pate.release import releasing
 from tacit.pate.smooth import Cost
+from tacit.pate.teachers import train
 from tacit.pate.trying import KEEPS_NOTHING, assumed, tried
 
 WHY = "a test"
@@ -305,6 +307,66 @@ def test_a_search_that_cannot_be_made(change, said):
 def test_a_search_takes_arrays():
     found = search(VOTES, np.zeros(20), delta=1e-5, epsilon=3.0, noise_answer=np.array([9.0, 18]), threshold=60.0)
     assert {item.aggregator.noise_answer for item in found} <= {9.0, 18.0}
+
+
+class Silent:
+    """An estimator whose fit returns nothing."""
+
+    def fit(self, x, y):
+        self.answer = int(y.mean() > 0.5)
+
+    def predict(self, x):
+        return np.full(len(x), self.answer)
+
+
+def test_an_estimator_whose_fit_returns_nothing_and_a_class_in_place_of_one():
+    x, y = data()
+    assert PATE(Silent(), **settings()).fit(x[:150], y[:150], x[150:]).answered_ == 50
+    with pytest.raises(tacit.BadInput, match=r"Silent is a class. Give an estimator: Silent\(\)"):
+        PATE(Silent, **settings()).fit(x[:150], y[:150], x[150:])
+
+
+def test_a_student_is_asked_after_fit_and_about_such_records():
+    x, y = data()
+    run = PATE(line, **settings())
+    with pytest.raises(tacit.BadInput, match="has not been fitted"):
+        run.predict(x)
+    run.fit(x[:150], y[:150], x[150:])
+    for wrong in (x[0], x[:, :2]):
+        with pytest.raises(tacit.BadInput, match=r"learnt from records of shape \(n, 3\)"):
+            run.predict(wrong)
+    PATE(line, **settings(classes=np.array([0, 1]))).check_release(50, epsilon=0.5)
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "expected"),
+    [
+        ([3, 1, 9, 2], [1, 3], [1, 0, -1, -1]),
+        ([3.0, np.nan, 0.5, np.inf], [3, 0], [0, -1, -1, -1]),
+        ([True, False], [1, 0], [0, 1]),
+        (np.array([2**63, 1], dtype=np.uint64), [2**63 - 1, 1], [-1, 1]),
+        ([5, 6], ["5", "n"], [0, -1]),
+    ],
+)
+def test_labels_are_matched_one_by_one(labels, classes, expected):
+    assert places(np.asarray(labels), distinct(classes)).tolist() == expected
+
+
+def test_numbers_are_no_words():
+    """By their types alone, so this tells nothing of any record."""
+    with pytest.raises(tacit.BadInput, match="no class is one, so nobody has a label"):
+        places(np.array([0, 1]), distinct(["no", "yes"]))
+    assert places(np.array([0, 1], dtype=object), distinct(["no", "yes"])).tolist() == [-1, -1]
+
+
+def test_many_classes_fit_into_memory():
+    """Votes of 40 teachers on 600 inputs and 2,000 classes would be 48 million logits at once."""
+    wide = Network(lambda: nn.Sequential(nn.Linear(3, 2000)), steps=1, batch_size=2)
+    x, y = data(600)
+    made = train(wide, x, y, np.arange(600) % 40, teachers=40, classes=2000, rng=source(0))
+    counts = made.counts(x)
+    assert counts.shape == (600, 2000)
+    assert (counts.sum(axis=1) == 40).all()
 
 
 def test_records_of_other_kinds():

@@ -121,7 +121,8 @@ class PATE:
 
     def predict(self, x: object) -> Array:
         """The student's labels."""
-        return np.asarray(self.classes_[self.predict_proba(x).argmax(axis=1)])
+        shares = self.predict_proba(x)
+        return np.asarray(self.classes_[shares.argmax(axis=1)])
 
     def predict_proba(self, x: object) -> NDArray[np.float64]:
         """The student's shares (records, classes), in the order of `classes_`."""
@@ -203,7 +204,8 @@ class PATE:
             self.aggregator, available=inputs, queries=self.queries, answers=self.answers, epsilon=self.epsilon,
             delta=self.delta, adjacency=self.adjacency,
         )  # fmt: skip
-        self._releasing(design, len(list(self.classes or (0, 1))), epsilon, propose, order, confidence)
+        classes = 2 if self.classes is None else len(list(self.classes))
+        self._releasing(design, classes, epsilon, propose, order, confidence)
 
     def _releasing(
         self,

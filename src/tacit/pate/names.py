@@ -51,7 +51,7 @@ def name(value: Any, *, numeric: bool = False) -> str | None:
         if isinstance(plain, bytes):
             plain = plain.decode("utf-8", "surrogateescape")
         if numeric and isinstance(plain, str):
-            plain = _number(plain)
+            plain = number(plain)
         if plain is None or plain != plain:  # NaN and NaT
             return None
         if isinstance(plain, float) and math.isfinite(plain) and plain == int(plain):
@@ -66,7 +66,7 @@ def numbers(x: object) -> Array:
     found = x if isinstance(x, np.ndarray) else np.asarray(x)
     if found.dtype.kind in NUMBERS:
         return found
-    flat = np.fromiter((_number(value) for value in found.ravel().tolist()), dtype=np.float64, count=found.size)
+    flat = np.fromiter((number(value) for value in found.ravel().tolist()), dtype=np.float64, count=found.size)
     return flat.reshape(found.shape)
 
 
@@ -87,7 +87,8 @@ def features(x: Any) -> Array:
     return numbers(found).astype(np.float64)
 
 
-def _number(value: Any) -> float:
+def number(value: Any) -> float:
+    """A value as a number, NaN where it is none."""
     try:
         return float(value)
     except Exception:

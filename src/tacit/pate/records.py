@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from ..core import BadInput
 from ..core.arrays import Array
 from ..data import Schema, is_frame, table
 from ..data.encoding import encoded, labelled
-from .names import NUMBERS, column, features, name
+from .names import NUMBERS, column, features, name, number
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +64,13 @@ class Given:
 
     def asked(self, x: Any) -> Array:
         """Records that a student is asked about."""
-        return features(x) if self.schema is None else encoded(self.schema, table(x))
+        found = features(x) if self.schema is None else encoded(self.schema, table(x))
+        if found.shape[1:] != self.public_x.shape[1:]:
+            raise BadInput(
+                f"Records of shape {found.shape} are asked about; the student learnt from records of shape "
+                f"(n, {', '.join(str(size) for size in self.public_x.shape[1:])})."
+            )
+        return found
 
 
 def distinct(classes: Sequence[object]) -> Array:
@@ -83,11 +90,27 @@ def places(labels: ArrayLike, classes: Array) -> NDArray[np.int64]:
     if found.ndim != 1:
         raise BadInput("Labels must be one per record.")
     numeric = classes.dtype.kind in NUMBERS
-    if found.dtype.kind in NUMBERS and numeric:
-        match = found[:, None] == classes
-        return np.where(match.any(axis=1), match.argmax(axis=1), -1)
+    if found.dtype.kind in NUMBERS and numeric and _exact(found, classes):
+        return _equal(found, classes)
     known = {name(item): place for place, item in enumerate(classes.tolist())}
+    if found.dtype.kind in NUMBERS and not any(math.isfinite(number(item)) for item in classes.tolist()):
+        raise BadInput(
+            f"Labels are numbers ({found.dtype}), and no class is one, so nobody has a label.",
+            fix="Give the classes as they are written in the labels.",
+        )
     return np.array([known.get(name(label, numeric=numeric), -1) for label in found.tolist()], dtype=np.int64)
+
+
+def _exact(labels: Array, classes: Array) -> bool:
+    """Whether NumPy compares them as they are: signed and unsigned numbers of 64 bits become fractions."""
+    return np.result_type(labels, classes).kind in (labels.dtype.kind, classes.dtype.kind)
+
+
+def _equal(labels: Array, classes: Array) -> NDArray[np.int64]:
+    """The number of the class that equals each label, by bisection: a table of all pairs may not fit into memory."""
+    order = np.argsort(classes, kind="stable")
+    place = order[np.searchsorted(classes[order], labels).clip(max=len(classes) - 1)]
+    return np.where(classes[place] == labels, place, -1)
 
 
 def _schema(given: object) -> Schema:

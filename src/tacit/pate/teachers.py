@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from ..fleet import Models
 
 ABSTAINS = -1
-AT_ONCE = 512
-"""Records that a fleet of teachers votes on at a time."""
+AT_ONCE, SHARES = 512, 2**25
+"""Records that a fleet of teachers votes on at a time, and how many logits, at most."""
 
 
 class Teachers(ABC):
@@ -56,7 +56,8 @@ class FleetTeachers(Teachers):
     """Which shards hold records."""
 
     def each(self, x: Any) -> Labels:
-        parts = [self._voted(x[first : first + AT_ONCE]) for first in range(0, len(x), AT_ONCE)]
+        size = min(AT_ONCE, max(1, SHARES // (len(self.held) * self.classes)))
+        parts = [self._voted(x[first : first + size]) for first in range(0, len(x), size)]
         return np.concatenate(parts) if parts else np.zeros((0, len(self.held)), dtype=np.int64)
 
     def _voted(self, x: object) -> Labels:

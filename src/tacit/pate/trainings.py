@@ -67,7 +67,9 @@ def as_training(teacher: Any, x: Any, classes: int) -> Network | Fit:
     if isinstance(teacher, str):
         return _named(teacher, x, classes)
     if callable(getattr(teacher, "fit", None)) and callable(getattr(teacher, "predict", None)):
-        return lambda a, b, rng: copied(teacher, rng).fit(a, b)
+        if inspect.isclass(teacher):
+            raise BadInput(f"{teacher.__name__} is a class.", fix=f"Give an estimator: {teacher.__name__}().")
+        return lambda a, b, rng: fitted(copied(teacher, rng), a, b)
     if _is_module(teacher):
         return Network(lambda: copy.deepcopy(teacher))
     if not callable(teacher):
@@ -88,6 +90,12 @@ def copied(estimator: object, rng: np.random.Generator) -> Any:
     seeds = [name for name in model.get_params() if name.split("__")[-1] in ("random_state", "random_seed")]
     model.set_params(**{name: int(rng.integers(2**31)) for name in seeds})
     return model
+
+
+def fitted(estimator: Any, x: Any, y: Labels) -> Any:
+    """What `fit` returns, or the estimator where that is nothing."""
+    found = estimator.fit(x, y)
+    return estimator if found is None else found
 
 
 def class_numbers(model: Any, x: Any) -> Labels:
