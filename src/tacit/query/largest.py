@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .bounding import Shape, executed, rows_of
+from .bounding import executed, rows_of
+from .shape import Shape
 from .values import number_of, real
 
 
