@@ -494,7 +494,8 @@ def test_labels_written_as_texts_are_read_as_numbers_one_by_one(classes):
     """A series of texts has no type that says so: all records counted as nobody's, without a word."""
     pd, classes = pytest.importorskip("pandas"), several(classes)
     texts = ["0", "1", "1.0", "x", "", "0"]
-    assert places(answers(pd.Series(texts)), classes).tolist() == [0, 1, 1, -1, -1, 0]
+    for series in (pd.Series(texts), pytest.importorskip("polars").Series(texts)):
+        assert places(answers(series), classes).tolist() == [0, 1, 1, -1, -1, 0]
     assert places(answers([*texts, None, 1, object()]), classes).tolist() == [0, 1, 1, -1, -1, 0, -1, 1, -1]
 
 

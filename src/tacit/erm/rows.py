@@ -135,7 +135,9 @@ def answers(y: object, *, guess: bool = False) -> Array:
 
     _real(y)
     if guess or not isinstance(y, list | tuple):
-        return np.asarray(column_or_1d(y, warn=True))
+        column = np.asarray(column_or_1d(y, warn=True))
+        typed = guess or isinstance(y, np.ndarray) or column.dtype.kind not in "US"
+        return column if typed else column.astype(object)  # in a series of polars one text makes texts of all
     found = np.empty(len(y), dtype=object)
     for place, value in enumerate(y):
         found[place] = value
