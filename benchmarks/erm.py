@@ -5,6 +5,7 @@
                              [--methods auto,output,gradient,dynamics,smooth,sgd] [--peer PYTHON] [--again]
                              [--workers 1]
     python benchmarks/erm.py --plots          draws one plot for each table from the kept results
+    python benchmarks/erm.py --peers          compares the kept rows of "auto" with those of peers, cell by cell
 
 delta is 1/n^2, neighbours by add-remove, every setting a default, tables by `erm_tables.py`. Rows are kept one by one,
 so a run that was interrupted goes on; `--again` measures kept rows again. A piece of one table and one epsilon with
@@ -261,9 +262,25 @@ def plots(rows):
         print(RESULT.with_name(f"erm_{table}.svg"))
 
 
+def compared(rows):
+    """Whether logistic regression by "auto" is at or above every peer, within one standard error of the difference."""
+    cells = {(row["table"], row["epsilon"]) for row in rows if row["method"].startswith("diffprivlib")}
+    for table, epsilon in sorted(cells):
+        own = {row["method"]: row for row in rows if (row["table"], row.get("epsilon")) == (table, epsilon)}
+        auto = own["PrivateLogisticRegression, auto"]
+        published = [row for row in PUBLISHED if (row["table"], row["epsilon"]) == (table, epsilon)]
+        for row in [row for name, row in own.items() if name.startswith("diffprivlib")] + published:
+            room = np.hypot(auto["accuracy_error"], row.get("accuracy_error", 0.0))
+            below = row["accuracy"] - room > auto["accuracy"]
+            print(
+                f"{table:7} {epsilon:5g}  auto {auto['accuracy']:.4f} ({auto['seeds']} seeds)  {row['method']} "
+                f"{row['accuracy']:.4f} ({row.get('seeds', '?')})  {'BELOW' if below else 'at or above'}"
+            )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("quick", "again", "plots"):
+    for name in ("quick", "again", "plots", "peers"):
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--tables", default=",".join(TABLES))
     parser.add_argument("--epsilons", default="0.05,0.1,0.3,1,3,8")
@@ -276,6 +293,8 @@ def main():
     kept = Kept(quick=asked.quick, again=asked.again)
     if asked.plots:
         return plots(kept.rows)
+    if asked.peers:
+        return compared(kept.rows)
     for table in asked.tables.split(","):
         measured(kept, table, asked)
     return None
