@@ -48,6 +48,14 @@ def test_no_limit_exceeds_its_share(seed):
             assert reached(item, epsilon, delta) <= 1 + 1e-9, (item.name, epsilon, delta)
 
 
+@pytest.mark.parametrize("delta", [5e-324, 1e-310, 1e-301, 1e-299])
+def test_a_delta_at_the_end_of_floats_leaves_the_plain_sum(delta):
+    for stated in (0.0, 0.15, 1.0):
+        found = criteria(1.0, delta, stated)
+        assert found[0].name == SUM
+        assert sound(found, 1.0, delta)
+
+
 def test_gaussian_delta_keeps_its_digits():
     rng = random.Random(5)
     for _ in range(200):

@@ -27,6 +27,8 @@ SAFE = 1e-12
 """By so much, relatively, a computed limit is lowered: its formula is evaluated in floating point."""
 COMPUTED = 1e-9
 """By so much, relatively, a computed cost is raised."""
+LEAST = 1e-300
+"""A delta below this is not shared: its shares have no digits."""
 SMALL = 0.1
 """Below this mu, differences of normal probabilities are integrated."""
 PLACES = tuple(zip(*(part.tolist() for part in np.polynomial.legendre.leggauss(5)), strict=True))
@@ -71,7 +73,7 @@ def criteria(epsilon: float, delta: float, stated: float = STATED_SHARE) -> tupl
     plain_sum = Criterion(SUM, limit(exact(epsilon)))
     own = Criterion(STATED, limit(exact(delta) * exact(stated)))
     rest = delta * (1 - stated) / (1 - STATED_SHARE)
-    if not rest > 0:
+    if rest < LEAST:
         return (plain_sum, own)
     best = best_tilt(epsilon, SHARES[0][1] * rest)
     renyi = [_renyi(name, epsilon, share * rest, scale * best) for name, share, scale in SHARES]
