@@ -66,7 +66,7 @@ GUARDS: dict[str, Without] = {
     "coins fall anew for every part of a step": Without(
         f"{CLIP}/capture/coins.py", "return draw() if coins is None else coins.next(kind, draw)", "return draw()"),
     "random numbers of records are known": Without(
-        f"{CLIP}/capture/coins.py", "    seed_wholly(key, read=read)\n    if gen", "    if gen"),
+        f"{CLIP}/capture/coins.py", "            seed_wholly(self._key, read=self._read)\n", "            pass\n"),
     "random numbers of records follow from 32 bits": Without(
         f"{CLIP}/capture/coins.py", "    torch.default_generator.set_state(state)\n",
         '    torch.default_generator.manual_seed(int.from_bytes(key[:8], "little") >> 1)\n'),
@@ -212,8 +212,8 @@ GUARDS: dict[str, Without] = {
         f"{TRAIN}/sample/users.py", 'kind = getattr(ids, "dtype", None)',
         "ids = np.asarray(ids)\n    kind = ids.dtype"),
     "autocast around a step": Without(
-        f"{TRAIN}/step.py", "with ordinary_modes(self.device):\n                with drawn",
-        "if True:\n                with drawn"),
+        f"{TRAIN}/step.py", "with ordinary_modes(self.device):\n                found",
+        "if True:\n                found"),
     "a step that was broken off leaves its gradient": Without(
         f"{TRAIN}/step.py", "            self._release.withdraw()\n", ""),
     "autocast around a fleet": Without(
@@ -238,6 +238,32 @@ GUARDS: dict[str, Without] = {
         "        from .vmap_guard import Apart\n\n        looking = Apart()\n        if True:\n"),
     "a pass goes on with records in another order": Without(
         f"{TRAIN}/course.py", "DATA not in self.terms and step.plan.steps_per_draw == 1:", "DATA not in self.terms:"),
+    "a batch of another step is taken": Without(
+        f"{TRAIN}/step.py", "if batch is not self._given or batch.order", "if batch.order"),
+    "a step is taken by two at once": Without(
+        f"{TRAIN}/step.py", "with self.course.alone():\n            return", "if True:\n            return"),
+    "a saved state is changed by later steps": Without(
+        f"{TRAIN}/state.py", "return copy.deepcopy(_saved(step))", "return _saved(step)"),
+    "a refused state leaves half of itself": Without(
+        f"{TRAIN}/state.py", "        step.model.load_state_dict(was[0][0])\n", ""),
+    "a loaded pass goes on with records in another order": Without(
+        f"{TRAIN}/step.py", "if self.course.restored != restored:", "if False:"),
+    "a step that was broken off leaves its random numbers": Without(
+        f"{TRAIN}/step.py", "            draws.restore()\n", ""),
+    "a record leaves a lock, a struct or a dtype": Without(
+        f"{CLIP}/isolation/c_objects.py", "            self.put(self.noted)\n", "            pass\n"),
+    "a record leaves a setting of torch": Without(
+        f"{CLIP}/isolation/settings.py", "                put(noted)\n", "                pass\n"),
+    "a record leaves a mode in force": Without(
+        f"{CLIP}/isolation/settings.py", "    for _ in now[kept:]:\n        pop()\n", ""),
+    "a record ends a mode": Without(
+        f"{CLIP}/isolation/settings.py", "    for mode in noted[kept:]:\n        push(mode)\n", ""),
+    "a record writes into a sparse tensor": Without(
+        f"{CLIP}/isolation/memory.py", "                part.copy_(noted)\n", "                pass\n"),
+    "a record counts children of a generator": Without(
+        f"{CLIP}/isolation/memory.py", "drawing.__setstate__((state, origin))", "drawing.state = state"),
+    "a cache tells the first record from others": Without(
+        f"{CLIP}/isolation/surroundings.py", "seed, InForce()\n        self._empty_caches()\n", "seed, InForce()\n"),
     "a fleet's record points beyond a table": Without(
         f"{FLEET}/vmap_guard.py", "args, kwargs, off = bounded(func, args, kwargs, ONE_RECORD)", "off = None"),
     "a fleet's label names no output": Without(
