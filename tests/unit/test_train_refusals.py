@@ -482,3 +482,35 @@ def test_a_slice_of_an_output_may_be_written_into() -> None:
     batch = torch.randn(4, 1, 5), torch.arange(4) % CLASSES
     found = Clipper(model, classify, trainable(model), 1.0)(batch, torch.ones(4, dtype=torch.bool))
     torch.testing.assert_close(found.norms.double(), naive(model, classify, batch, 1.0)[1], rtol=1e-5, atol=1e-7)
+
+
+def _negatives_of_the_batch(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    scores = model["user"](batch["user"]) @ model["item"](batch["item"]).T
+    return F.cross_entropy(scores, torch.arange(len(scores)), reduction="none")
+
+
+def _scaled_by_the_sum(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    h = model["user"](batch["user"]).abs()
+    return (h / (h.detach().sum() + 1)).sum(1)
+
+
+def _behind_a_layer_of_zeros(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    h = model["user"](batch["user"])
+    return F.cross_entropy(model["zero"](h - h.mean(0)), batch["item"] % 2, reduction="none")
+
+
+@pytest.mark.parametrize("loss", [_negatives_of_the_batch, _scaled_by_the_sum, _behind_a_layer_of_zeros])
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_a_loss_that_compares_records_by_their_ids_is_refused(loss, shape) -> None:
+    """One record at a time such a loss is a constant, and nothing would be learnt from it."""
+    model = nn.ModuleDict({"user": nn.Embedding(7, 4), "item": nn.Embedding(20, 4), "zero": nn.Linear(4, 2)})
+    nn.init.zeros_(model["zero"].weight)
+    count = 8
+    batch = {"user": torch.arange(count) % 7, "item": torch.arange(count)}
+
+    def given(m: nn.Module, b: dict[str, torch.Tensor]) -> torch.Tensor:
+        return loss(m, {name: one.flatten() for name, one in b.items()})
+
+    clipper = Clipper(model, given, trainable(model), 1.0)
+    with pytest.raises(BadInput, match="other examples"):
+        clipper.structure({name: one.view(count, *shape) for name, one in batch.items()})

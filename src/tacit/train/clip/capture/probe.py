@@ -292,8 +292,8 @@ def _check_apart(loss: Loss, parameters: Mapping[str, Tensor], examples: object)
     At the present weights and at changed ones, since a layer that starts at zero hides what comes before it. If the
     loss does not run on a batch, nothing is compared, because records are never run as a batch here.
     """
-    other = _unlike(examples)
-    for seed, (moved, others) in enumerate(((0.0, _rolled(examples)), (0.0, other), (SHARE, other))):
+    unlike = _rolled(examples), _unlike(examples, lambda whole: whole ^ 1), _unlike(examples, lambda whole: whole + 2)
+    for seed, (moved, others) in enumerate(zip((0.0, 0.0, SHARE), unlike, strict=True)):
         with moved_weights(parameters, moved, seed):
             around = Surroundings(loss, parameters, near=True)
             if not _apart(loss, examples, others, around, seed):
@@ -328,13 +328,13 @@ def _rolled(examples: object) -> object:
     return mapped(lambda tensor: tensor.roll(1, 0), examples)
 
 
-def _unlike(examples: object) -> object:
-    """Records with other numbers: of the other sign, 0 for 1, and 1 for 0."""
+def _unlike(examples: object, other: Callable[[Tensor], Tensor]) -> object:
+    """Records with numbers of the other sign and `other` integers."""
 
     def changed(tensor: Tensor) -> Tensor:
         if tensor.is_floating_point() or tensor.is_complex():
             return -tensor
-        return ~tensor if tensor.dtype == torch.bool else tensor ^ 1
+        return ~tensor if tensor.dtype == torch.bool else other(tensor)
 
     return mapped(changed, examples)
 
