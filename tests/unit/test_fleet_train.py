@@ -332,6 +332,26 @@ def test_labels_and_own_records_that_are_not_there(y, own):
         fleet().train(X, y, members(), schedule, own=own, rng=1)
 
 
+class Scaled(nn.Module):
+    """A network with a learned temperature: a parameter that is a single number."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.scale = nn.Linear(FEATURES, CLASSES), nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, x):
+        return self.scale * self.layer(x)
+
+
+@pytest.mark.parametrize("schedule", [Epochs(1, 8), Plan(RECORDS, 0.3, 2, 1.0)])
+def test_a_parameter_may_be_a_single_number(schedule):
+    (models,) = Fleet(Scaled).train(X, Y, members(3), schedule, rng=0).stacks
+    scale = models.parameters["scale"]
+    assert scale.shape == (3,)
+    assert bool(scale.isfinite().all())
+    assert bool((scale != 1.0).all())
+
+
 def test_frozen_parameters_are_refused():
     """The released training would leave them alone, and the fleet would not be what it audits."""
     model = make()

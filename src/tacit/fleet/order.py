@@ -101,7 +101,7 @@ class Draws:
         sizes = [value[0].numel() for value in values]
         drawn = self._draw(torch.randn, sum(sizes)).mul_(scale)
         for value, part in zip(values, drawn.split(sizes, dim=1), strict=True):
-            torch.add(part.unflatten(1, value.shape[1:]), value, alpha=share, out=value)
+            torch.add(part.reshape(value.shape), value, alpha=share, out=value)
 
     def key(self, step: int) -> bytes:
         """The key of the random numbers that the models themselves draw in a step (dropout)."""
