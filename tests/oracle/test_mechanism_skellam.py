@@ -69,3 +69,10 @@ def test_a_release_keeps_its_error():
     ]
     assert 240 <= sum(abs(answer.value - 50) <= answer.error for answer in answers) < 300
     assert np.var([answer.value for answer in answers]) == pytest.approx(14.25, rel=0.4)
+
+
+@pytest.mark.parametrize("sensitivity", [500, 2**14 + 1, 10**9, 2**53])
+def test_a_sensitivity_beyond_all_variances_is_refused_at_once(sensitivity):
+    """Sums over as many places as the sensitivity has steps took all memory."""
+    with pytest.raises(BadInput, match="Use gaussian"):
+        mechanism.skellam(5, sensitivity=sensitivity, epsilon=1.0, delta=1e-6)

@@ -85,10 +85,12 @@ def profile(variance: Fraction, epsilon: float, moved: int) -> float:
 def least_variance(epsilon: float, delta: float, moved: int) -> Fraction:
     """The least multiple of 1/64 from which on delta(epsilon) <= delta, verified."""
     low, high = 0, 64
-    while profile(Fraction(high, 64), epsilon, moved) > delta:
+    while moved <= LARGEST and profile(Fraction(high, 64), epsilon, moved) > delta:
         low, high = high, 2 * high
         if high > 64 * LARGEST:
-            raise BadInput("The variance would be above 2^14.", fix="Use gaussian, which has no limit.")
+            break
+    if max(moved, high / 64) > LARGEST:  # a move of more than 128 deviations is never hidden
+        raise BadInput("The variance would be above 2^14.", fix="Use gaussian, which has no limit.")
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if profile(Fraction(middle, 64), epsilon, moved) <= delta else (middle, high)
