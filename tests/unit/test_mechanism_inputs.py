@@ -9,6 +9,7 @@ import torch
 
 import tacit
 from tacit import mechanism
+from tacit.core import BadInput
 from tacit.mechanism import robust
 from tacit.mechanism.ranges import Cells
 from tacit.query import Table
@@ -162,3 +163,20 @@ def test_a_smooth_sensitivity_is_the_largest_term_and_is_found_in_few_steps():
         patched.setattr(robust, "local_sensitivity", lambda *given: asked.append(given) or real(*given))
         robust.smooth_sensitivity(many, 2**30, 1e-3)
     assert len(asked) < 500
+
+
+def test_every_row_is_in_one_block_in_its_order():
+    """Many blocks of many rows took minutes: all rows were looked at for every block."""
+    seen = []
+
+    def noted(block):
+        seen.append(list(block))
+        return 0.0
+
+    for size, blocks in ((1000, 40), (0, 3), (5, 1), (3, 1000)):
+        seen.clear()
+        mechanism.subsample_and_aggregate(list(range(size)), noted, blocks=blocks, bounds=(0, 1), epsilon=1.0, rng=1)
+        assert sorted(row for block in seen for row in block) == list(range(size))
+        assert all(block == sorted(block) and block for block in seen)
+    with pytest.raises(BadInput, match="blocks must be at most"):
+        mechanism.subsample_and_aggregate([1.0], max, blocks=10**12, bounds=(0, 1), epsilon=1.0)

@@ -25,6 +25,9 @@ from .ranges import CELLS, Cells, by_rank, chosen_cell
 
 BLOCKS = "the error is that of the noise: how far answers on blocks are from the answer on all records is not covered"
 
+MOST = 10_000_000
+"""Blocks, at most."""
+
 
 def subsample_and_aggregate(
     data: Sequence[object] | NDArray[np.generic],
@@ -53,7 +56,8 @@ def subsample_and_aggregate(
     """
     terms = Terms(ledger, key, rng, adjacency)
     lower, upper = span(bounds)
-    count = check.whole("blocks", blocks)
+    if (count := check.whole("blocks", blocks)) > MOST:
+        raise BadInput(f"blocks must be at most {MOST:,}, got {count:,}.")
     epsilon = check.positive("epsilon", epsilon)
     rows = _rows(data)
 
@@ -145,11 +149,10 @@ def _taken(rows: Any, where: NDArray[np.int64]) -> Any:
 def _answers(rows: Any, function: Callable[[Any], float], count: int, middle: float, chance: Source) -> Floats:
     """The function's answer on every block; whatever goes wrong inside is one person's doing, and is not shown."""
     block = uniform_below(chance, count, len(rows))
+    order = np.argsort(block, kind="stable")
+    some, starts = np.unique(block[order], return_index=True)
     found = np.full(count, middle)
-    for i in range(count):
-        where = np.flatnonzero(block == i)
-        if not where.size:
-            continue
+    for i, where in zip(some.tolist(), np.split(order, starts)[1:], strict=True):
         try:
             answer = float(function(_taken(rows, where)))
         except KeyboardInterrupt:
