@@ -95,8 +95,10 @@ class Convolution(Rule):
     layer: nn.Conv2d
 
     def seen(self, hidden: Tensor, shared: bool) -> Tensor:
-        sizes = self.layer.kernel_size, self.layer.stride, self.layer.padding
-        return patches_of(hidden, *(tuple(int(one) for one in size) for size in sizes))
+        kernel, stride, padding = (
+            (int(size[0]), int(size[1])) for size in (self.layer.kernel_size, self.layer.stride, self.layer.padding)
+        )
+        return patches_of(hidden, kernel, stride, padding)
 
     def output(self, seen: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         flat, columns = weight.flatten(2), seen.flatten(-2)

@@ -53,7 +53,7 @@ def near_repeats(found: Copies, member: Flags) -> Rows:
 
 
 def _unless_natural(rows: Rows, place: Rows, crossing: int, count: int) -> Rows:
-    """`place`, or the rows themselves where they equal one another no oftener than `crossing` others equal them."""
+    """`rows` as they are if they repeat no oftener than those of the other side repeat them; else `place`."""
     twice = int((np.bincount(place, minlength=count)[place] > 1).sum())
     return rows if natural(twice, rows.size, crossing, count - rows.size, SURE) else place
 

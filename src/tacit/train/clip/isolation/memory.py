@@ -199,6 +199,6 @@ def _origin(drawing: np.random.BitGenerator) -> Any:
 
 def _put_state(drawing: np.random.BitGenerator, state: Any, origin: Any) -> None:
     try:
-        drawing.__setstate__((state, origin))
+        drawing.__setstate__((state, origin))  # type: ignore[attr-defined]
     except (TypeError, ValueError):  # numpy 1
         drawing.state = state

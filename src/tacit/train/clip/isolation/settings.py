@@ -167,4 +167,4 @@ FLAGS: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
     (sys.getrecursionlimit, sys.setrecursionlimit),
     *((getattr(torch._C, get), getattr(torch._C, put)) for get, put in _NAMED if hasattr(torch._C, get)),
 )
-PASSING = (torch.is_grad_enabled, torch._C._get_torch_function_state)
+PASSING = (torch.is_grad_enabled, torch._C._get_torch_function_state)  # type: ignore[attr-defined]
