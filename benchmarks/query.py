@@ -68,12 +68,15 @@ context = dp.Context.compositor(
     split_evenly_over=1,
     margins=[dp.polars.Margin(by=["g"], invariant="keys", max_length=10_000_000, max_groups=100)],
 )
-expression = dp.len() if which == "count" else pl.col("v").fill_nan(0).fill_null(0).dp.sum(bounds=(0.0, 100.0))
+total = pl.col("v").fill_nan(0).fill_null(0).dp.sum(bounds=(0.0, 100.0))
+expressions = {"count": [dp.len(signed=True)], "sum": [total], "both": [dp.len(signed=True), total]}[which]
 query = context.query().truncate_per_group(3, by=["g"], keep="first").truncate_num_groups(5, by=["g"], keep="first")
 keys = pl.LazyFrame({"g": list(range(100))}, schema={"g": pl.Int64})
-query.group_by("g").agg(expression).with_keys(keys).release().collect()
+asked = query.group_by("g").agg(*expressions).with_keys(keys)
+asked.release().collect()
 spent, memory = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-print(json.dumps({"cpu_seconds": round(spent, 2), "gigabytes": round(memory, 3)}))
+scales = [float(scale) for scale in asked.summarize()["scale"]]
+print(json.dumps({"cpu_seconds": round(spent, 2), "gigabytes": round(memory, 3), "scales": scales}))
 """
 
 
@@ -156,9 +159,11 @@ def compared_with_one(path: str, runs: int) -> dict[str, Any]:
 
 
 def kept(found: dict[str, Any], quick: bool) -> None:
+    """Print what was measured and write it to the file; parts that were not measured this time stay there."""
     print(json.dumps(found, indent=1))
     if not quick:
-        RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        old = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {}
+        RESULT.write_text(json.dumps({**old, **found}, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -174,8 +179,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = str(made(Path(folder), rows, users))
         if options.runs:
-            old = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() and not options.quick else {}
-            kept({**old, "five beside one": compared_with_one(path, options.runs)}, options.quick)
+            kept({"five beside one": compared_with_one(path, options.runs)}, options.quick)
             return
         for which in ("plain", "count", "sum", "both", "five"):
             found[which] = measured(sys.executable, OURS, path, which, "native", "0")
@@ -184,7 +188,7 @@ def main() -> None:
         if options.engines:
             found["engines"] = compared(str(made(Path(folder), 10**5, 10**4, "few")))
         if options.peer:
-            found["opendp"] = {which: measured(options.peer, PEER, path, which) for which in ("count", "sum")}
+            found["opendp"] = {which: measured(options.peer, PEER, path, which) for which in ("count", "sum", "both")}
     kept(found, options.quick)
 
 

@@ -12,7 +12,8 @@ import pytest
 import tacit
 from query_people import CITIES, nasty, others
 from tacit.query import Table, count, mean, sum, users, variance
-from tacit.query.bounding import SALT, totals
+from tacit.query.bounding import totals
+from tacit.query.ranking import SALT
 
 ASKED = {
     "n": count(),

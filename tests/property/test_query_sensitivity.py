@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,12 +26,15 @@ ALL = {
 LIMITS = [(1, 1), (2, 3), (3, 50)]
 
 
-def statistics(rows, keys, max_groups, max_rows, unit="who"):
-    """Before noise: every term by key, and how many people lost something and how many nothing."""
+def statistics(rows, keys, max_groups, max_rows, unit="who", lost=True):
+    """Before noise: every term by key, and how many people lost something and how many nothing.
+
+    Rows are ranked before they are added up only where `lost` is not asked.
+    """
     held = Table(arrow(rows), unit=unit, max_groups=max_groups, max_rows=max_rows)
     query = held.group_by("city", keys=keys).aggregate(**ALL)
     found = query._terms(query.aggregates)
-    exact = totals(query.shape, found, lost=True)
+    exact = totals(query.shape, found, lost=lost)
     by_key = {term: Counter(dict(zip(exact.keys, exact.terms[term].tolist(), strict=True))) for term in found}
     return query.shape, by_key, np.array([exact.lost, exact.everybody - exact.lost])
 
@@ -45,22 +49,24 @@ def moved(table, person, *limits, before=None, **more):
     assert np.abs(lost_after - lost_before).sum() <= (2 if person[0][0] == 3 else 1)
 
 
+@pytest.mark.parametrize("lost", [True, False], ids=["groups ranked", "rows ranked"])
 @pytest.mark.parametrize("keys", [CITIES, None], ids=["known", "unknown"])
 @pytest.mark.parametrize(("max_groups", "max_rows"), LIMITS)
-def test_nobody_moves_more_than_is_stated(keys, max_groups, max_rows):
+def test_nobody_moves_more_than_is_stated(keys, max_groups, max_rows, lost):
     rng = np.random.default_rng(max_groups * 100 + max_rows)
     table = others(rng)
-    before = statistics(table, keys, max_groups, max_rows)
+    before = statistics(table, keys, max_groups, max_rows, lost=lost)
     for person in (nasty(rng), nasty(rng, 1), nasty(rng, 30, who=3)):  # a newcomer, one row, more rows of somebody
         times = 2 if person[0][0] == 3 else 1  # rows exchanged: out and in
-        for term, shape, most, groups in moved(table, person, keys, max_groups, max_rows, before=before):
+        for term, shape, most, groups in moved(table, person, keys, max_groups, max_rows, before=before, lost=lost):
             assert most <= term.most(shape.rows) * times, term
             assert groups <= shape.groups * times, term
 
 
-def test_fifty_thousand_rows():
+@pytest.mark.parametrize("lost", [True, False], ids=["groups ranked", "rows ranked"])
+def test_fifty_thousand_rows(lost):
     rng = np.random.default_rng(5)
-    for term, shape, most, groups in moved(others(rng), nasty(rng, 50_000), CITIES, 2, 2):
+    for term, shape, most, groups in moved(others(rng), nasty(rng, 50_000), CITIES, 2, 2, lost=lost):
         assert most <= term.most(shape.rows), term
         assert groups <= shape.groups
 
@@ -133,11 +139,38 @@ def test_mutants_are_caught(name, monkeypatch):
     assert any(most > term.most(shape.rows) for term, shape, most, _ in found)
 
 
-def test_mutant_of_ranks_is_caught(monkeypatch):
-    """Without ranks a person counts in every group."""
+def test_mutants_of_ranks_are_caught(monkeypatch):
+    """Without ranks a person counts in every group, whether groups are ranked or rows."""
     from tacit.query import bounding
 
-    real = bounding._over_groups
-    monkeypatch.setattr(bounding, "_over_groups", lambda *a, lost: real(*a[:-1], 99, lost=lost))
     rng = np.random.default_rng(8)
-    assert any(groups > shape.groups for _, shape, _, groups in moved(others(rng), nasty(rng), CITIES, 2, 2))
+    table, person = others(rng), nasty(rng)
+    groups, rows = bounding._over_groups, bounding.kept_rows
+
+    def caught(lost):
+        return any(n > shape.groups for _, shape, _, n in moved(table, person, CITIES, 2, 2, lost=lost))
+
+    assert not caught(True)
+    assert not caught(False)
+    monkeypatch.setattr(
+        bounding, "_over_groups", lambda r, s, *a, lost: groups(r, replace(s, max_groups=99), *a, lost=lost)
+    )
+    monkeypatch.setattr(bounding, "kept_rows", lambda shape, given: rows(replace(shape, max_groups=99), given))
+    assert caught(True)
+    assert caught(False)
+
+
+@pytest.mark.parametrize("hashes", ["own", "all equal"])
+@pytest.mark.parametrize(("keys", "max_groups"), [(CITIES, 2), (CITIES, 9), (None, 3)])
+def test_ranking_rows_first_gives_the_statistics_of_ranking_groups(keys, max_groups, hashes, monkeypatch):
+    """Every term, with odd values and many rows; where all hashes are equal the keys decide."""
+    from tacit.query import ranking
+    from tacit.query.values import whole
+
+    rng = np.random.default_rng(11)
+    table = others(rng) + nasty(rng)
+    if hashes == "all equal":
+        monkeypatch.setattr(ranking, "_hash", lambda shape, columns: whole(0))
+    shape, rows_first, _ = statistics(table, keys, max_groups, 2, lost=False)
+    assert shape.rows_first
+    assert rows_first == statistics(table, keys, max_groups, 2)[1]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ..core.errors import BadInput, NotFinished
 from .engines import Opened, ibis
 from .keys import Key
-from .ranking import kept_groups, kept_rows
+from .ranking import kept_rows, ranked_groups
 from .shape import Shape
 from .terms import Held, People, Person, Share, Term
 from .turns import turn
@@ -83,20 +83,16 @@ def query(shape: Shape, terms: tuple[Term, ...], *, lost: bool) -> Any:
     """The expression: for every group `people`, `t0`, `t1` .. and, if asked for, `lost` and `everybody`."""
     held = Held.of(terms)
     rows = _rows(shape, held, lost=lost)
-    choose = shape.ranked and (lost or not shape.all_kept)
-    if choose and shape.rows_first:
-        rows = kept_rows(shape, rows, lost=lost)
-    persons = _persons(shape, held, rows, lost=lost)
+    ranked = shape.ranked and (lost or not shape.all_kept)
+    rows_first = ranked and shape.rows_first and not lost
+    persons = _persons(shape, held, kept_rows(shape, rows) if rows_first else rows, lost=lost)
     person = Person(persons, held)
     added = {f"t{k}": term for k, term in enumerate(terms) if not isinstance(term, People)}  # people are counted anyway
     columns = {name: _narrow(term.bounded(person, shape.rows), term.most(shape.rows)) for name, term in added.items()}
     columns |= {"cut": _cut(person, terms, shape.rows)} if lost else {}
-    columns |= {"r": persons["r"]} if "r" in persons.columns else {}
     bounded = persons.select(*shape.own, *shape.names, **columns)
-    if choose and not shape.rows_first:
-        bounded = kept_groups(shape, bounded, lost=lost)
-    if choose and lost:
-        return _with_lost(bounded, shape, list(added))
+    if ranked and not rows_first:
+        return _over_groups(ranked_groups(shape, bounded, lost=lost), shape, list(added), lost=lost)
     sums = {"people": bounded.count().cast("int64")}
     sums |= {name: _added(bounded[name]) for name in added}
     if lost:
@@ -113,7 +109,8 @@ def numbers(shape: Shape, value: Value) -> Any:
     some = persons.select(*shape.own, *shape.names, x=share.bounded(person, 1), c=person.count(value.column))
     some = some.filter(some["c"] > whole(0))
     if shape.ranked and not shape.all_kept:
-        some = kept_groups(shape, some, lost=False)
+        some = ranked_groups(shape, some, lost=False)
+        some = some.filter(some["r"] < whole(shape.max_groups))
     return some.group_by([*shape.names, "x"]).aggregate(n=some.count().cast("int64"))
 
 
@@ -160,7 +157,7 @@ def _persons(shape: Shape, held: Held, rows: Any, *, lost: bool) -> Any:
     sums = {f"s{k}": rows[f"v{k}"].sum().fill_null(0.0).cast("int64") for k in held.values.values()}
     sums |= {f"c{k}": rows[f"y{k}"].count().cast("int64") for k in counted}
     sums |= {f"o{k}": rows[f"w{k}"].max() for k in held.bounds.values()} if lost else {}
-    sums |= {name: rows[name].min() for name in ("e", "r") if name in rows.columns}
+    sums |= {"e": rows["e"].min()} if "e" in shape.own else {}
     return rows.group_by(["u", *shape.names]).aggregate(n=rows.count().cast("int64"), **sums)
 
 
@@ -190,13 +187,15 @@ def _number(flag: Column) -> Column:
     return flag.cast("int64")
 
 
-def _with_lost(bounded: Any, shape: Shape, added: list[str]) -> Any:
-    """Sums over the groups that people keep; whoever lost something is counted once, at the place `r` of a group.
-
-    That is their first group, or the first that was not kept.
-    """
-    rest = bounded.mutate(any=bounded["cut"].max().over(ibis().window(group_by="u")))
-    place, most = rest["r"], whole(shape.max_groups)
+def _over_groups(ranked: Any, shape: Shape, added: list[str], *, lost: bool) -> Any:
+    """Whoever lost something is counted once: at their first group, or at the first that was not kept."""
+    place, most = ranked["r"], whole(shape.max_groups)
+    if not lost:
+        rest = ranked.filter(place < most)
+        sums = {name: _added(rest[name]) for name in added}
+        return rest.group_by(shape.names).aggregate(people=rest.count().cast("int64"), **sums)
+    rest = ranked.filter(place <= most)
+    place = rest["r"]
     kept, first, beyond = _flag(place < most), _flag(place == whole(0)), _flag(place == most)
     sums = {name: _added(rest[name] * kept) for name in added}
     sums["lost"] = (first * rest["any"] + beyond * (whole(1) - rest["any"])).sum().cast("int64")

@@ -16,30 +16,32 @@ from .values import Column, engines_own, spelling, whole
 SALT = "tacit.query/1"
 
 
-def kept_rows(shape: Shape, rows: Any, *, lost: bool) -> Any:
-    """Rows of the groups that a person counts in; with `lost` also of one group more, and the place `r` of each group.
+def kept_rows(shape: Shape, rows: Any) -> Any:
+    """Rows of the groups that a person counts in.
 
     The rank is dense: all rows of a group have its place, so a person keeps at most `max_groups` groups whatever and
     however many rows they have.
     """
-    return _kept(shape, rows, ibis().dense_rank(), lost=lost)
+    hashed, window = _hashed(shape, rows)
+    ranked = hashed.mutate(r=ibis().dense_rank().over(window))
+    return ranked.filter(ranked["r"] < whole(shape.max_groups)).drop("h", "r")
 
 
-def kept_groups(shape: Shape, groups: Any, *, lost: bool) -> Any:
-    """Groups that a person counts in; with `lost` also one group more, and the place `r` of each.
+def ranked_groups(shape: Shape, groups: Any, *, lost: bool) -> Any:
+    """`r`: the place of a group among the person's; `any`: whether bounding cut something in one of them.
 
     groups: one row for every person and group.
     """
-    return _kept(shape, groups, ibis().row_number(), lost=lost)
+    hashed, window = _hashed(shape, groups)
+    columns = {"r": ibis().row_number().over(window)}
+    columns |= {"any": hashed["cut"].max().over(ibis().window(group_by="u"))} if lost else {}
+    return hashed.mutate(**columns)
 
 
-def _kept(shape: Shape, relation: Any, rank: Column, *, lost: bool) -> Any:
+def _hashed(shape: Shape, relation: Any) -> tuple[Any, Any]:
+    """Rows with their hash `h`, and the window in which a person's are put in order."""
     hashed = relation.mutate(h=_hash(shape, [relation[shape.own[-1]], *(relation[name] for name in shape.names)]))
-    window = ibis().window(group_by="u", order_by=["h", *shape.names])
-    ranked = hashed.mutate(r=rank.over(window)).drop("h")
-    if lost:
-        return ranked.filter(ranked["r"] <= whole(shape.max_groups))
-    return ranked.filter(ranked["r"] < whole(shape.max_groups)).drop("r")
+    return hashed, ibis().window(group_by="u", order_by=["h", *shape.names])
 
 
 def _hash(shape: Shape, columns: list[Column]) -> Column:

@@ -67,7 +67,7 @@ class Shape:
 
     @property
     def rows_first(self) -> bool:
-        """Whether rows are ranked before they are added up: faster where people have few rows in a group.
+        """Whether rows may be ranked before they are added up: faster where people have few rows in a group.
 
         Nobody may look how many they have; the public limit `max_rows` says what the caller expects.
         """
