@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -193,6 +194,33 @@ def test_a_compiled_step_is_checked_on_made_up_records(monkeypatch):
     x = np.full((8, 3), np.nan)
     train(net, x, np.arange(8) % 2, np.arange(8) % 2, teachers=2, classes=2, rng=source(0))
     assert seen == [True, False, False, False]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_step_that_cannot_be_compiled_is_run_as_it_is(monkeypatch, strict):
+    """Each model alone would fail, too, as if by its own records: all teachers abstained after the run was paid for."""
+    from torch import nn
+
+    from tacit.fleet import disjoint
+
+    def broken(self, models, batch):
+        raise RuntimeError("no compiler")
+
+    x, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    votes = []
+    for compiled in (False, True):
+        net = Network(lambda: nn.Sequential(nn.Linear(3, 2)), steps=3, batch_size=4, compiled=compiled)
+        if compiled:
+            monkeypatch.setattr(disjoint.Compiled, "__call__", broken)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("error" if strict else "always")
+            votes.append(train(net, x, y, np.arange(40) % 4, teachers=4, classes=2, rng=source(0)).each(x))
+        if compiled and not strict:
+            assert [str(one.message) for one in told] == [
+                "The steps are not compiled, which takes longer: RuntimeError."
+            ]
+    assert (votes[0] >= 0).all()
+    assert np.array_equal(*votes)
 
 
 def test_a_module_that_is_given_stays_as_it_is():

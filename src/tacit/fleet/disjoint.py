@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from ..core import check
+from ..core import SlowWarning, check
 from ..train.clip.arrays import ordinary_modes
 from .device import Batch, Compiled, Gradients
 from .fleet import Fleet, Models, _gradients, _make, _products, _started, _train
@@ -219,12 +220,22 @@ def _changing(augment: Augment, seeds: list[int], device: str | torch.device) ->
 
 
 def _compiled(models: Stack, data: Pool, schedule: Steps) -> Gradients:
-    """Compile the step, and compare it on made-up records: to stop after a check of private ones would be a release."""
+    """Compile the step, and compare it on made-up records: to stop after a check of private ones would be a release.
+
+    What cannot be compiled here, or gives other gradients, is run as it is: an error would look like one of every
+    model's own records. No record has a part in this choice.
+    """
     count = len(next(iter(models.parameters.values())))
     how, shape = Compiled(_plain, repr(schedule), count), (count, schedule.batch_size)
     x = torch.rand((*shape, *data.x.shape[1:]), device=data.x.device)
     y = torch.zeros(shape, dtype=torch.int64, device=data.x.device)
-    how(models, Batch(x, y, torch.ones(shape, dtype=torch.bool, device=data.x.device)))
+    try:
+        how(models, Batch(x, y, torch.ones(shape, dtype=torch.bool, device=data.x.device)))
+    except Exception as error:  # whatever a compiler raises
+        with contextlib.suppress(SlowWarning):  # as an error it would stop the training, too
+            told = f"The steps are not compiled, which takes longer: {type(error).__name__}."
+            warnings.warn(told, SlowWarning, stacklevel=2)
+        return _plain
     return how
 
 
