@@ -21,6 +21,7 @@ from .capture.onlookers import HOOKED, backward_hooks
 from .capture.probe import DISAGREES, Structure, agrees, made_up, probe, same_random, unchanged, usable
 from .capture.ranges import InRange
 from .isolation import Called, Stopped, Surroundings
+from .leftovers import taken_back
 from .modes import Listed, Modes, modes, switches
 from .recompute.two_pass import clipped_again
 from .replaced import Alike, Failed, drawn_alike, repeated
@@ -79,6 +80,14 @@ class Clipper:
         structure = self.structure(batch)
         if not structure.together:
             return self.alone(batch, mask)
+        with self.tidied():
+            return self._all_at_once(batch, mask, structure)
+
+    def tidied(self) -> AbstractContextManager[None]:
+        """Context in which passes over all records leave none of their tensors in the model's attributes."""
+        return taken_back(self.model.modules() if self.listed is None else self.listed.modules)
+
+    def _all_at_once(self, batch: Any, mask: Tensor, structure: Structure) -> Clipped:
         before, alike = self._buffers(), drawn_alike(mask.device)
         try:
             found = self.together(batch, mask, structure)
@@ -117,7 +126,8 @@ class Clipper:
     def raising(self, batch: object) -> Failed:
         """Find the records at which operations raise in an eager pass over all of them."""
         structure = self.structure(batch)
-        found = self._tried(lambda: self._once(batch, structure))
+        with self.tidied():
+            found = self._tried(lambda: self._once(batch, structure))
         return found if isinstance(found, Failed) else Failed()
 
     def _runs(self, batch: object, structure: Structure) -> bool:
@@ -216,7 +226,7 @@ class Clipper:
         """How to run batches of this shape, found by a probe on made-up examples; cached."""
         key = self.key(batch)
         if key not in self.structures:
-            with self.products():
+            with self.products(), self.tidied():
                 found = probe(self._looked_at, self.parameters, batch, self.constants(), self.model)
                 with unchanged(self.constants(), self.model):
                     found = self._forgetful(batch, self._compared(batch, found))
@@ -240,7 +250,7 @@ class Clipper:
         for key, structure in self.structures.items():
             if key[1] != here:  # other code runs there; what it is now cannot be looked at
                 continue
-            with self.products():
+            with self.products(), self.tidied():
                 found = self._forgetful(self.shapes[key], self._compared(self.shapes[key], structure, seed))
             if structure.together:
                 self._check_reach(found, self.shapes[key])

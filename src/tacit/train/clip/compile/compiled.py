@@ -187,7 +187,8 @@ class Compiled:
             return [found.sums[name] for name in leaves], found.norms, found.losses, found.shortened
 
         trace = make_fx(step, DECOMPOSED, tracing_mode="fake", _allow_non_fake_inputs=True)
-        traced = rewritten(trace(trained, public, examples, whole, self.norm(whole)))
+        with self.clipper.tidied():
+            traced = rewritten(trace(trained, public, examples, whole, self.norm(whole)))
         graph: Graph = torch.compile(traced, fullgraph=True, dynamic=False, options=OPTIONS)
         if whole.is_cuda:
             graph = Replay(graph)
