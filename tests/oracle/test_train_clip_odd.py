@@ -53,6 +53,22 @@ def cells(m, x):
     return m.h(m.gru(x[:, 1], m.gru(x[:, 0])) + cell + m.lstm(x[:, 3], (cell, state))[1] + m.rnn(x[:, 0]))
 
 
+def begun_cells(m, x):
+    start = m.s.expand(len(x), -1)
+    return m.h(m.gru(x[:, 0], start) + m.lstm(x[:, 1], (start.tanh(), start))[1] + m.rnn(x[:, 2], start))
+
+
+def begun(m, x):
+    start = m.s.expand(-1, len(x), -1).contiguous()
+    return m.h(m.r(x, (start, start.tanh()) if isinstance(m.r, nn.LSTM) else start)[0].mean(1))
+
+
+def one_bag(m, x):
+    """All ids in one row, with the place where each record's begin."""
+    starts = torch.arange(0, x.numel(), x.shape[1])
+    return m.h(m.e(x.flatten(), starts) + m.f(x.flatten(), starts, per_sample_weights=x.flatten() / 7))
+
+
 EXACT = {
     **{
         f"weight.{way}": (lambda way=way: Use(lambda m, x: x @ getattr(m.w, way), w=parameter(CLASSES, 5)), (5,))
@@ -75,6 +91,30 @@ EXACT = {
             cells, gru=nn.GRUCell(5, 6), lstm=nn.LSTMCell(5, 6), rnn=nn.RNNCell(5, 6, bias=False), h=head(6)
         ),
         (4, 5),
+    ),
+    "cells that start where they learned": (
+        lambda: Use(
+            begun_cells, gru=nn.GRUCell(5, 6), lstm=nn.LSTMCell(5, 6), rnn=nn.RNNCell(5, 6), s=parameter(6), h=head(6)
+        ),
+        (4, 5),
+    ),
+    **{
+        f"{kind.__name__} that starts where it learned": (
+            lambda kind=kind: Use(begun, r=kind(5, 6, 2, batch_first=True), s=parameter(2, 1, 6), h=head(6)), (4, 5),
+        )
+        for kind in (nn.LSTM, nn.GRU, nn.RNN)
+    },
+    "filled where a mask is true": (
+        lambda: Use(
+            lambda m, x: m.h(x.masked_fill(x > 1, m.v) + (m.c.masked_fill(x < 0, m.v) * x)), v=parameter(),
+            c=parameter(5), h=head(),
+        ),
+        (5,),
+    ),
+    "bag of one record": (
+        lambda: Use(one_bag, e=nn.EmbeddingBag(WORDS, 5, padding_idx=1), f=nn.EmbeddingBag(WORDS, 5, mode="sum"),
+                    h=head()),
+        None,
     ),
     "bag, sum": (lambda: bag("sum"), None),
     "bag, mean": (lambda: bag("mean", padding_idx=1), None),
@@ -171,15 +211,20 @@ def test_what_cannot_be_followed_runs_one_record_at_a_time(why: str) -> None:
 
 
 def test_bags_that_depend_on_the_batch_are_refused() -> None:
-    def offsets(m, x):
-        return m.h(m.e(x.flatten(), 4 * torch.arange(len(x))))
-
     model = bag("sum", max_norm=1.0)
     with pytest.raises(BadInput, match="Leave max_norm off"):
         Clipper(model, classify, trainable(model), 0.5)((IDS, Y), ALL)
+
+
+def test_several_bags_in_a_record_run_one_record_at_a_time() -> None:
+    def offsets(m, x):
+        return m.h(m.e(x.flatten(), 2 * torch.arange(2 * len(x))).view(len(x), 2, -1).sum(1))
+
     model = Use(offsets, e=nn.EmbeddingBag(WORDS, 5), h=head())
     clipper = Clipper(model, classify, trainable(model), 0.5)
     assert furthest(clipper((IDS, Y), ALL).sums, naive(model, classify, (IDS, Y), 0.5)[0]) < 1e-5
+    (structure,) = clipper.structures.values()
+    assert "offsets" in structure.reason
 
 
 @pytest.mark.slow

@@ -115,6 +115,13 @@ def attention(
     return level.one(found.unflatten(0, (level.batch, rows)))
 
 
+def masked_fill(level: Level, values: Tensor, mask: Tensor, value: object) -> Tensor:
+    """A number that is a tensor, in the places of a mask: torch's own rule takes one record after another."""
+    if isinstance(value, Tensor) and not value.ndim:
+        return torch.where(mask, value.to(values.dtype), values)
+    return torch.masked_fill(values, mask, value)
+
+
 def _same(level: Level, *tensors: Tensor | None) -> bool:
     """Whether these tensors are shared by all records."""
     return not any(tensor is not None and level.owns(tensor) for tensor in tensors)
@@ -131,6 +138,7 @@ for _function in _TRAILING:
 for _function, _axes in _ROWWISE:
     ROWS[_function] = rowwise(_function, _axes)
 ROWS[torch.addmm] = addmm
+ROWS[torch.masked_fill] = ROWS[Tensor.masked_fill] = masked_fill
 ROWS[F.cross_entropy] = cross_entropy
 ROWS[F.nll_loss] = nll_loss
 ROWS[F.scaled_dot_product_attention] = attention

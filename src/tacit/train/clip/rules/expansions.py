@@ -79,6 +79,10 @@ def embedding_bag(
     padding_idx: int | None = None,
 ) -> Tensor:
     """Look rows up, then take their sum, mean or maximum; padding rows do not count."""
+    if index.ndim == 1 and offsets is not None and offsets.shape == (1,) and not include_last_offset:
+        index = index.unsqueeze(0)  # one bag: all ids of the record
+        per_sample_weights = None if per_sample_weights is None else per_sample_weights.unsqueeze(0)
+        capture.note((index, per_sample_weights))
     if index.ndim != 2 or scale_grad_by_freq:
         raise NoRule(
             "An embedding bag with offsets or scale_grad_by_freq cannot be followed.",
@@ -96,14 +100,16 @@ def embedding_bag(
 
 def lstm_cell(capture: Capture, x: Tensor, hx: Sequence[Tensor], *weights: Any) -> tuple[Tensor, Tensor]:
     """torch.lstm_cell, as two linear layers and its gates."""
-    theirs, own = _cell(capture, x, hx[0], *weights)
+    hidden, before = (_of_each(capture, part) for part in hx)
+    theirs, own = _cell(capture, x, hidden, *weights)
     taken, kept, fresh, shown = (theirs + own).chunk(4, -1)
-    cell = kept.sigmoid() * hx[1] + taken.sigmoid() * fresh.tanh()
+    cell = kept.sigmoid() * before + taken.sigmoid() * fresh.tanh()
     return shown.sigmoid() * cell.tanh(), cell
 
 
 def gru_cell(capture: Capture, x: Tensor, hidden: Tensor, *weights: Any) -> Tensor:
     """torch.gru_cell."""
+    hidden = _of_each(capture, hidden)
     theirs, own = (part.chunk(3, -1) for part in _cell(capture, x, hidden, *weights))
     reset, update = ((one + other).sigmoid() for one, other in zip(theirs[:2], own[:2], strict=True))
     fresh = torch.tanh(theirs[2] + reset * own[2])
@@ -114,10 +120,18 @@ def simple_cell(kind: Callable[[Tensor], Tensor]) -> Callable[..., object]:
     """torch.rnn_tanh_cell and torch.rnn_relu_cell."""
 
     def cell(capture: Capture, x: Tensor, hidden: Tensor, *weights: Any) -> Tensor:
-        theirs, own = _cell(capture, x, hidden, *weights)
+        theirs, own = _cell(capture, x, _of_each(capture, hidden), *weights)
         return kind(theirs + own)
 
     return cell
+
+
+def _of_each(capture: Capture, state: Tensor) -> Tensor:
+    """A first state that is learned and so the same for all records, as one per record."""
+    level = capture.level
+    if level.owns(state) or id(state) not in capture.sources:
+        return state
+    return capture.run(torch.add, level.one(state.new_zeros(()).expand(level.batch)), state)
 
 
 def _cell(
@@ -130,14 +144,15 @@ def _cell(
 
 def lstm(capture: Capture, x: Tensor, hx: Any, weights: Sequence[Tensor], *rest: Any) -> object:
     """torch.lstm, unrolled in time."""
-    before = [] if isinstance(hx, Tensor) else list(zip(*hx, strict=True))  # packed sequences are refused below
+    packed = isinstance(hx, Tensor)  # refused below
+    before = [] if packed else list(zip(*(_of_each(capture, part) for part in hx), strict=True))
     output, states = _stack(capture, x, before, weights, rest, _run_lstm)
     return output, *(torch.stack(part) for part in zip(*states, strict=True))
 
 
 def gru(capture: Capture, x: Tensor, hx: Tensor, weights: Sequence[Tensor], *rest: object) -> object:
     """torch.gru, unrolled in time."""
-    output, states = _stack(capture, x, [(state,) for state in hx], weights, rest, _run_gru)
+    output, states = _stack(capture, x, [(state,) for state in _of_each(capture, hx)], weights, rest, _run_gru)
     return output, torch.stack([state for (state,) in states])
 
 
@@ -148,7 +163,7 @@ def simple(kind: Callable[[Tensor], Tensor]) -> Callable[..., object]:
         def run(*parts: Any) -> Any:
             return _run_simple(kind, *parts)
 
-        output, states = _stack(capture, x, [(state,) for state in hx], weights, rest, run)
+        output, states = _stack(capture, x, [(state,) for state in _of_each(capture, hx)], weights, rest, run)
         return output, torch.stack([state for (state,) in states])
 
     return rnn

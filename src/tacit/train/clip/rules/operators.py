@@ -206,7 +206,7 @@ def mul(record: Record, gradient: Tensor, batch: int) -> Found:
     torch.sub, Tensor.sub, Tensor.__sub__, Tensor.__rsub__,
     torch.div, Tensor.div, Tensor.__truediv__, Tensor.__rtruediv__, torch.true_divide, Tensor.true_divide,
     torch.pow, Tensor.pow, Tensor.__pow__, torch.where, torch.maximum, torch.minimum, torch.addcmul, torch.lerp,
-    Tensor.where, Tensor.maximum, Tensor.minimum, Tensor.addcmul, Tensor.lerp, Tensor.masked_fill,
+    Tensor.where, Tensor.maximum, Tensor.minimum, Tensor.addcmul, Tensor.lerp,
 )  # fmt: skip
 def elementwise(record: Record, gradient: Tensor, batch: int) -> Found:
     """Any element-by-element operation: differentiate it with the parameter written out to the output's shape."""
@@ -220,6 +220,17 @@ def elementwise(record: Record, gradient: Tensor, batch: int) -> Found:
     found = torch.autograd.grad(output, list(full.values()), gradient)
     for used, values in zip(record.used, found, strict=True):
         yield used, Dense(reduced(values, used.shape))
+
+
+@rule(torch.masked_fill, Tensor.masked_fill)
+def filled(record: Record, gradient: Tensor, batch: int) -> Found:
+    """A learned number or tensor where a mask is true; the value must be a single number."""
+    values, mask, value = record.args[0], argument(record, 1, "mask"), argument(record, 2, "value")
+    mask = _aligned(mask, gradient.ndim) if id(mask) in record.own else mask
+    if uses(record, values):
+        yield values, Dense(reduced(gradient.masked_fill(mask, 0), values.shape))
+    if uses(record, value):
+        yield value, Dense(reduced(gradient.masked_fill(~mask, 0), value.shape))
 
 
 def _aligned(tensor: Tensor, axes: int) -> Tensor:
