@@ -411,17 +411,21 @@ def cancelled(m: nn.Module, b: Any) -> Tensor:
 
 
 class Rounding(TorchFunctionMode):
-    """Rounds the inputs of linear layers by the largest number in them."""
+    """Rounds the inputs of linear layers by the largest number in them, or in each row."""
+
+    def __init__(self, axis: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.axis = axis
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is F.linear:
-            unit = args[0].detach().abs().max() / 7 + 1e-6
+            unit = args[0].detach().abs().amax(self.axis, keepdim=True) / 7 + 1e-6
             args = ((args[0] / unit).round().detach() * unit, *args[1:])
         return func(*args, **(kwargs or {}))
 
 
 def rounded(m: nn.Module, b: Any) -> Tensor:
-    with Rounding():
+    with Rounding((-1,)):
         return each(m, b)
 
 

@@ -145,7 +145,7 @@ class Words(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         h = self.table(ids)
-        out: Tensor = self.last(h if float(h.sum()) > 0 else -h)
+        out: Tensor = self.last(torch.stack([row if float(row.sum()) > 0 else -row for row in h]))
         return out
 
 
