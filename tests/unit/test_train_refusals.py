@@ -1,5 +1,7 @@
 """What is refused, in one sentence each, and before anything private is touched."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -229,6 +231,45 @@ def test_compiled_models_and_line_searches_are_refused() -> None:
         private(model, torch.optim.SparseAdam(model.parameters()), PLAN)
     with pytest.raises(BadInput, match="by a closure"):
         private(model, AsksTwice(model.parameters()), PLAN)
+
+
+@dataclass
+class Row:
+    """A record as a dataclass."""
+
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+def test_dataclasses_are_refused_as_data_with_what_to_give() -> None:
+    model = nn.Linear(5, CLASSES)
+    step = private(model, sgd(model), PLAN)
+    with pytest.raises(BadInput, match=r"got Row\. Give \(x, y\), a dict of tensors"):
+        step.batches(Row(*DATA))
+    with pytest.raises(BadInput, match="other than numbers"):
+        next(step.batches([Row(x, y) for x, y in zip(*DATA, strict=True)]))
+
+
+class GrowsItsTable(nn.Module):
+    """Its table of positions is resized in place in the first pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(5, CLASSES)
+        self.register_buffer("table", torch.empty(0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if len(self.table) < x.shape[1]:
+            self.table.resize_(x.shape[1]).copy_(torch.arange(x.shape[1]))
+        return self.head(x + self.table)
+
+
+def test_a_buffer_that_is_resized_in_a_pass_is_named() -> None:
+    """It was an error of torch about sizes."""
+    model = GrowsItsTable()
+    with pytest.raises(BadInput, match="changes buffer table"):
+        clip(model, DATA[0][:3])
+    assert model.table.shape == (0,)
 
 
 class AsksTwice(torch.optim.SGD):

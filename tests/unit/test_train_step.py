@@ -124,6 +124,33 @@ def test_accumulation_changes_nothing(physical: int) -> None:
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("how", [{"foreach": True}, {"fused": True}])
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW, torch.optim.Adagrad])
+def test_optimizers_that_step_all_parameters_at_once_see_what_the_usual_ones_see(kind, how) -> None:
+    model, twin = small(), small()
+    plain = kind(twin.parameters(), lr=0.1, foreach=False)
+    step, seen = private(model, kind(model.parameters(), lr=0.1, **how), PLAN, rng=1), []
+    for batch in step.batches(DATA):
+        step(batch)
+        for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+            theirs.grad = mine.grad.clone()
+        plain.step()
+        seen.append(float(next(twin.parameters()).grad.norm()))
+        assert torch.allclose(flat(model), flat(twin), atol=1e-6)
+    assert len(set(seen)) == PLAN.steps
+    assert min(seen) > 0.05
+
+
+def test_a_table_that_asks_for_sparse_gradients_is_given_dense_ones_with_noise_everywhere() -> None:
+    """A row that no record looks up must move as well: that it stays would tell."""
+    model = nn.Sequential(nn.Embedding(9, 5, sparse=True), nn.Flatten(), nn.Linear(10, CLASSES))
+    before = model[0].weight.detach().clone()
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(100, 0.1, 1, 1.0), rng=1)
+    for batch in step.batches((torch.randint(3, (100, 2)), DATA[1])):
+        step(batch)
+    assert (model[0].weight != before).all()
+
+
 def test_padding_contributes_nothing() -> None:
     model = small()
     clipper = Clipper(model, classify, trainable(model), 1.0)

@@ -99,7 +99,7 @@ def unchanged(lasting: Sequence[Tensor], model: nn.Module | None = None) -> Iter
         written = [(tensor, copy) for tensor, version, copy in before if tensor._version != version]
         with torch.no_grad():
             for tensor, copy in written:
-                tensor.copy_(copy)
+                tensor.resize_(copy.shape).copy_(copy)
     for tensor, _ in written:
         raise changed(model, tensor)
 
