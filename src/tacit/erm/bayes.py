@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..core import BadInput, Charger, source
 from ..core.events import Gaussian
-from .labelled import PrivateClassifier
+from .labelled import GAP, PrivateClassifier
 from .losses import Floats
 from .noise import gaussian, room_of_sums
 from .rows import bounded, products_by_row
@@ -72,7 +72,9 @@ class PrivateGaussianNB(PrivateClassifier):
             raise BadInput("PrivateGaussianNB needs a delta above 0.")
         noise = budget.gaussian_noise()
         self.method_ = "noisy sums"
-        self._charge(Gaussian(noise), budget)
+        event = Gaussian(noise)
+        self.utility_ = {GAP: budget.generalisation_gap(event)}
+        self._charge(event, budget)
         self._solve(self._sums(rows, place), noise, size)
         return self
 

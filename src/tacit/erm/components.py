@@ -6,6 +6,7 @@ import math
 from typing import Self
 
 import numpy as np
+from scipy import stats
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,6 +19,7 @@ from .tables import Schemas
 
 MEAN_WEIGHT = 0.5
 """How much sums count beside products in what is released: the noise of means is larger by its inverse."""
+LOST = "variance that the best components hold more than these, 95 %"
 
 
 class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateOfRows):
@@ -28,10 +30,12 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateOfRow
     Guarantee: `Gaussian(z)`, charged before any noise is drawn; means, components and variances are computed from it.
     Caller ensures: one row per person; `norm_bound` or `schema` and the number of records are public.
     Edge cases: a value that is not finite counts as 0; longer rows are shortened.
-    Reference: Dwork, Talwar, Thakurta and Zhang 2014, Analyze Gauss, Algorithm 1.
+    After fit `utility_` says how much less variance the components hold than the best ones, with probability 0.95.
+    Reference: Dwork, Talwar, Thakurta and Zhang 2014, Analyze Gauss, Algorithm 1; docs/proofs/erm.md, Theorem 11.
     """
 
     _result = "components_"
+    utility_: dict[str, float]
     _released = "the means and components"
 
     def __init__(
@@ -68,6 +72,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateOfRow
             raise BadInput("PrivatePCA needs a delta above 0.")
         noise = budget.gaussian_noise()
         self.method_ = "sums of products"
+        self.utility_ = {LOST: self._lost(noise, size, rows.shape[1], count)}
         self._charge(Gaussian(noise), budget)
         self._solve(*self._moments(rows, noise, size), count)
         return self
@@ -89,6 +94,14 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateOfRow
         both = np.concatenate((products(rows), MEAN_WEIGHT * rows.sum(axis=0)))
         found = gaussian(both, share, noise, source(self.random_state)) / size
         return from_products(found[:-features], features), found[-features:] / MEAN_WEIGHT
+
+    def _lost(self, noise: float, size: int, features: int, count: int) -> float:
+        """How much less variance these components hold than the best ones: docs/proofs/erm.md, Theorem 11."""
+        deviation = 1.01 * noise * math.hypot(1.0, MEAN_WEIGHT) / size  # 1 % for the grid
+        products_off = deviation * (math.sqrt(2 * features) + math.sqrt(2 * math.log(50)))
+        means_off = deviation / MEAN_WEIGHT * math.sqrt(float(stats.chi2.ppf(0.99, features)))
+        most = self._most(size) / size
+        return 2 * count * (products_off + 2 * most * means_off + means_off**2) * self._norm_bound() ** 2
 
     def _solve(self, moments: Floats, mean: Floats, count: int) -> None:
         scale = self._norm_bound()

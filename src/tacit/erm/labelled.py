@@ -18,6 +18,7 @@ from .estimator import PrivateEstimator
 from .rows import answers, bounded, checked, fewest, places, read
 from .tables import Schemas, encoded, label_places, read_off, row_norm, schema_of
 
+GAP = "accuracy on records trained on, above that on new ones, on average at most"
 READ = "the list of classes: it was read off the data"
 
 
@@ -27,6 +28,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     schema: Schemas
     classes: Sequence[Any] | None
     norm_bound: float
+    utility_: dict[str, float]
     classes_: Array
     _sparse = False
 

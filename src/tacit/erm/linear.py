@@ -16,6 +16,7 @@ from ..core.events import ApproximateDP, walk
 from .budget import Budget
 from .choice import chosen
 from .estimator import FLOATS, strength
+from .labelled import GAP as GAP
 from .labelled import PrivateClassifier
 from .losses import Floats, Logistic, MarginLoss, SmoothHinge
 from .methods import run
@@ -33,7 +34,6 @@ USUAL = 0.75
 of their ranges, and noise is scaled to the longest row."""
 EXCESS = "excess of the mean objective, 95 %"
 EXPECTED = "mean objective above that of any weights of norm 1 for rows of norm 1, on average at most"
-GAP = "accuracy on records trained on, above that on new ones, on average at most"
 
 
 class PrivateLinearClassifier(PrivateClassifier):
@@ -136,7 +136,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         return INTERCEPT if self.fit_intercept else 0.0
 
     def _beside(self, x: Any, budget: Budget) -> Event | None:
-        """What is released besides the weights; nothing."""
+        """The event of what is released besides the weights; here nothing is."""
         return None
 
     def _width(self, x: Any, budget: Budget) -> int:

@@ -20,6 +20,9 @@ from .noise import from_products, gaussian, products, room_of_sums
 from .rows import NUMERIC, answers, bounded, checked, fewest, largest_norm, number
 from .tables import Schemas, encoded, same_length, schema_of
 
+GAP_OF_SQUARES = "squared error, in squares of the range, on new records, above that on those trained on, on average"
+"""The other way round than GAP: an error, which is smaller on records trained on."""
+
 
 class PrivateLinearRegression(RegressorMixin, PrivateOfRows):
     r"""Private linear regression: theta = (A + N + r I)^-1 (b + v), A = sum x x^T, b = sum x y, on scaled rows.
@@ -70,7 +73,9 @@ class PrivateLinearRegression(RegressorMixin, PrivateOfRows):
             raise BadInput(f"{self._name()} needs a delta above 0.")
         noise = budget.gaussian_noise(2)
         self.method_ = "sums of products"
-        self._charge(Compose((Gaussian(noise), Gaussian(noise))), budget)
+        event = Compose((Gaussian(noise), Gaussian(noise)))
+        self.utility_ = {GAP_OF_SQUARES: budget.generalisation_gap(event)}
+        self._charge(event, budget)
         rng, features, norm = source(self.random_state), rows.shape[1], largest_norm(self.fit_intercept)
         room = 1 + room_of_sums(self._most(size), features)
         moments = gaussian(products(rows), norm**2 * room, noise, rng)
