@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import MetaEstimatorMixin
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import BadInput, Charger, Event, Receipt, Source, check, source
+from ..core import BadInput, Charger, Event, Evidence, Receipt, Source, check, source
+from ..core.arrays import Array
 from ..core.events import Compose, Gaussian, RepeatAndSelect
 from ..loss import privacy_loss
 from ..mechanism.search import MOST, best_of, chosen_among, selection_event
@@ -106,10 +108,10 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
         """How many records there may be: as many as the theorems of all candidates allow."""
         return min(int(self._with(each)._room) for each in ParameterGrid(self.param_grid))
 
-    def predict(self, X: object) -> Any:
+    def predict(self, X: object) -> Array:
         """The labels that the chosen estimator predicts."""
         check_is_fitted(self, self._result)
-        return self.best_estimator_.predict(X)
+        return np.asarray(self.best_estimator_.predict(X))
 
     def score(self, X: object, y: object = None) -> float:
         """The share of right answers of the winner; on the records of the training it is not private."""
@@ -117,12 +119,12 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
         return float(self.best_estimator_.score(X, y))
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: object) -> Any:
+    def predict_proba(self, X: object) -> NDArray[np.float64]:
         """The probabilities that the chosen estimator gives to each class."""
         check_is_fitted(self, self._result)
-        return self.best_estimator_.predict_proba(X)
+        return np.asarray(self.best_estimator_.predict_proba(X))
 
-    def evidence(self) -> Any:
+    def evidence(self) -> Evidence:
         """The claim of the whole search, and how settings were chosen."""
         found = super().evidence()
         return found.with_(

@@ -6,7 +6,8 @@ import copy
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +28,9 @@ from .student import NotTaught, Student, student_of
 from .teachers import Teachers, train
 from .trainings import Fit, Network, as_training
 from .trying import assumed, tried
+
+if TYPE_CHECKING:
+    from ..reports import Page
 
 PRIVATE = ("_teachers", "_votes", "_noise")
 """Parts of a run that must not leave with the student."""
@@ -152,7 +156,7 @@ class PATE:
         self._fitted()
         return evidence(self, utility or {})
 
-    def report(self, path: str = "report.html", **options: Any) -> Any:
+    def report(self, path: str | Path = "report.html", **options: Any) -> Page:
         """Write the page about this student; see `tacit.report`."""
         import tacit
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core import Answer as Released
 from ..core import Estimate
 from ..core.errors import BadInput
+from ..core.json_text import Json
 from ..core.shown import aligned, significant, table
 from .aggregates import Figure
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
 
 PLAIN = ("value", "error")
 """Names of the columns of an only aggregate."""
@@ -81,19 +87,19 @@ class Answer(Released):
         return found
 
     @property
-    def table(self) -> Any:
+    def table(self) -> pyarrow.Table:
         """An Arrow table, one row for each group."""
         import pyarrow
 
         return pyarrow.table({name: pyarrow.array(values) for name, values in self.columns.items()})
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """A pandas DataFrame, one row for each group."""
         import pandas
 
         return pandas.DataFrame(self.columns)
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> polars.DataFrame:
         """A polars DataFrame, one row for each group."""
         import polars
 
@@ -109,7 +115,7 @@ class Answer(Released):
         assert self.raw is not None
         return self.raw.text()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The answer as values for JSON."""
         assert self.raw is not None
         return {**self.raw.to_json(), "assumptions": list(self.assumptions)}

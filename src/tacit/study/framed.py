@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..audits import audit as audit_arrays
 from ..audits.claims import Stated
 from ..audits.foreign import name_of
+from ..audits.makers import Maker
 from ..core import Adjacency, BadInput, Evidence, Source
 from ..core.arrays import Array
 from ..data import Schema, is_frame
@@ -132,12 +133,12 @@ def attack(
 
 def audit(
     fit: Fit,
-    data: Any,
+    data: object,
     *,
     claim: Stated,
     schema: Schema | str | Path | None = None,
     game: str = "runs",
-    canary: Any = "auto",
+    canary: str | Maker = "auto",
     runs: int = 1000,
     seconds: float | None = None,
     confidence: float = 0.95,
@@ -164,7 +165,7 @@ def audit(
 
 def bracket(
     target: Any,
-    data: Any,
+    data: object,
     *,
     claim: Stated | Evidence | str | Path | None = None,
     schema: Schema | str | Path | None = None,
@@ -173,10 +174,10 @@ def bracket(
     confidence: float = 0.95,
     rng: Rng = None,
     isolation: str = "auto",
-    canary: Any = "auto",
+    canary: str | Maker = "auto",
     seconds: float | None = None,
     groups: ArrayLike | None = None,
-    nonmembers: Any = None,
+    nonmembers: object = None,
     fit: Fit | None = None,
     canaries: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
     checkpoint: Checkpoint = None,

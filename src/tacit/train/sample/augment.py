@@ -111,7 +111,7 @@ class FlipAndCrop:
         return (moved.permute(0, 3, 1, 2).contiguous(), *rest)
 
 
-def flip_and_crop(padding: int = 4) -> Callable[[Any], Any]:
+def flip_and_crop(padding: int = 4) -> FlipAndCrop:
     """A mirror image with probability 1/2 and a random shift by up to `padding` pixels, zeros coming in at the edges.
 
     For (x, y) with images x of shape (batch, channels, height, width). Reference: De et al. 2022, section 3.2.

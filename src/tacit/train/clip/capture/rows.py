@@ -115,7 +115,7 @@ def attention(
     return level.one(found.unflatten(0, (level.batch, rows)))
 
 
-def masked_fill(level: Level, values: Tensor, mask: Tensor, value: object) -> Tensor:
+def masked_fill(level: Level, values: Tensor, mask: Tensor, value: float | Tensor) -> Tensor:
     """A number that is a tensor, in the places of a mask: torch's own rule takes one record after another."""
     if isinstance(value, Tensor) and not value.ndim:
         return torch.where(mask, value.to(values.dtype), values)
