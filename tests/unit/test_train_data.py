@@ -2,6 +2,7 @@
 
 import random
 import time
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -60,6 +61,21 @@ FORMS = {
 @pytest.mark.parametrize("name", list(FORMS)[1:-1])
 def test_every_form_of_the_same_data_trains_the_same_model(name: str) -> None:
     torch.testing.assert_close(trained(FORMS[name]), trained(FORMS["arrays"]))
+
+
+class Pair(NamedTuple):
+    """A record, or columns, with names."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+
+@pytest.mark.parametrize("data", [Pair(X, Y), [Pair(x, y) for x, y in zip(X, Y, strict=True)]], ids=["columns", "list"])
+def test_named_tuples_keep_their_names(data) -> None:
+    def loss(model: nn.Module, batch: Pair) -> torch.Tensor:
+        return nn.functional.cross_entropy(model(batch.x), batch.y, reduction="none")
+
+    torch.testing.assert_close(trained(data, loss=loss), trained(FORMS["arrays"]))
 
 
 class OneBuffer(Items):

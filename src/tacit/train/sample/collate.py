@@ -84,12 +84,12 @@ def _with(sample: Any, found: Mapping[Any, Tensor]) -> Any:
     if isinstance(sample, Mapping):
         return {name: found.get(name, one) for name, one in sample.items()}
     fields = [found.get(place, one) for place, one in enumerate(_fields(sample))]
-    return _like(sample, fields) if isinstance(sample, tuple | list) else fields[0]
+    return alike(sample, fields) if isinstance(sample, tuple | list) else fields[0]
 
 
-def _like(sample: tuple[Any, ...] | list[Any], fields: Iterable[Any]) -> object:
-    """Fields as a tuple; a named tuple keeps its names."""
-    named = isinstance(sample, tuple) and type(sample) is not tuple
+def alike(sample: tuple[Any, ...] | list[Any], fields: Iterable[Any]) -> object:
+    """Fields as a tuple, or with the names of the tuple that they come from."""
+    named = isinstance(sample, tuple) and hasattr(sample, "_fields")
     return type(sample)(*fields) if named else tuple(fields)
 
 
@@ -122,7 +122,7 @@ def as_record(value: object) -> object:
     if isinstance(value, Mapping):
         return {key: as_record(one) for key, one in value.items()}
     if isinstance(value, tuple) or (isinstance(value, list) and not _numeric(value)):
-        return _like(value, (as_record(one) for one in value))
+        return alike(value, (as_record(one) for one in value))
     if isinstance(value, str | bytes) or value is None:
         raise BadInput(f"Items hold {type(value).__name__}, which is no number.", fix=_WORDS)
     return array(np.asarray(value))
@@ -188,7 +188,7 @@ def fitted(pattern: Any, sample: Any) -> Any:
         return sample.to(pattern.device, pattern.dtype)
     if isinstance(pattern, Mapping):
         return {key: fitted(one, sample[key]) for key, one in pattern.items()}
-    return _like(pattern, (fitted(one, other) for one, other in zip(pattern, sample, strict=True)))
+    return alike(pattern, (fitted(one, other) for one, other in zip(pattern, sample, strict=True)))
 
 
 def _rank(kind: torch.dtype) -> int:
@@ -205,7 +205,7 @@ def pattern_of(samples: list[Any]) -> object:
         return torch.zeros(first.shape, dtype=usual_kind(kinds or [first.dtype]), device=place)
     if isinstance(first, Mapping):
         return {key: pattern_of([one[key] for one in samples]) for key in first}
-    return _like(first, (pattern_of(list(same)) for same in zip(*samples, strict=True)))
+    return alike(first, (pattern_of(list(same)) for same in zip(*samples, strict=True)))
 
 
 def usual_kind(kinds: list[torch.dtype]) -> torch.dtype:

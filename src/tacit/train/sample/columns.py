@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...core import BadInput
-from .collate import array
+from .collate import alike, array
 from .items import reader
 
 FIELDS = 4
@@ -47,7 +47,7 @@ class Rows:
         if isinstance(self.columns, Mapping):
             return {name: _at(column, row) for name, column in self.columns.items()}
         if isinstance(self.columns, tuple | list):
-            return tuple(_at(column, row) for column in self.columns)
+            return alike(self.columns, (_at(column, row) for column in self.columns))
         return _at(self.columns, row)
 
 
@@ -87,7 +87,7 @@ def as_tensors(data: Any) -> object:
     if isinstance(data, tuple | list) and not (has_columns(data) and _holds_columns(data)):
         return _listed(list(data))
     if isinstance(data, tuple | list):
-        return tuple(as_tensors(value) for value in data)
+        return alike(data, map(as_tensors, data))
     if isinstance(data, Constant):
         return data
     if not hasattr(data, "__array__"):
