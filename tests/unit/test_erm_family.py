@@ -14,6 +14,7 @@ from sklearn.linear_model import RANSACRegressor
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV
 from sklearn.pipeline import make_pipeline
+from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tacit
@@ -245,6 +246,8 @@ def test_searches_of_any_library_are_refused():
     numbers = PrivateLinearRegression(norm_bound=4.0, target_range=(-4.0, 4.0), random_state=0)
     with pytest.raises(BadInput, match="has no proof"):
         RANSACRegressor(make_pipeline(numbers), min_samples=20).fit(X, X[:, 0])
+    with pytest.raises(BadInput, match="has no proof"):
+        SelfTrainingClassifier(base, criterion="k_best").fit(X, np.where(np.arange(len(Y)) % 2, Y, -1))
 
 
 def test_an_account_in_front_of_a_ledger_hides_no_neighbours(tmp_path):

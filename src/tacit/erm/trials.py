@@ -16,8 +16,9 @@ from ..core import BadInput
 
 SEARCHES = ("_get_best_new_feature_score", "_rfe_single_fit", "_fit_and_score_over_thresholds")
 """Of SequentialFeatureSelector, RFECV and TunedThresholdClassifierCV, which choose by scores of the records."""
-CONSENSUS = "sklearn.linear_model._ransac"
-"""RANSACRegressor keeps the rows, and the model, that agree with most records."""
+OF_ROWS = ("sklearn.linear_model._ransac", "sklearn.semi_supervised._self_training")
+"""RANSACRegressor keeps the rows, and the model, that agree with most records. SelfTrainingClassifier labels the rows
+that are surest, and stops by how many there are."""
 BAGGING = "_parallel_build_estimators"
 FREE = ("random_state", "ledger", "warm_start")
 """Settings of a copy that may be changed: nothing is chosen by them."""
@@ -52,7 +53,7 @@ def refuse_trial(name: str, *, changed_copy: bool) -> None:
 def _searched() -> bool:
     return any(
         frame.f_code.co_name in SEARCHES
-        or frame.f_globals.get("__name__") == CONSENSUS
+        or frame.f_globals.get("__name__") in OF_ROWS
         or (frame.f_code.co_name == "_fit_and_score" and frame.f_locals.get("parameters") is not None)
         for frame in _callers()
     )
