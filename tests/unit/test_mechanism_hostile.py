@@ -482,3 +482,18 @@ def test_an_empty_key_is_refused_before_the_charge(key, tmp_path) -> None:
     with pytest.raises(BadInput, match="key must be"):
         mechanism.laplace(5, sensitivity=1, epsilon=1.0, key=key, ledger=ledger)
     assert not ledger.entries()
+
+
+def test_rounds_of_an_epsilon_below_all_rounding_are_plain():
+    """The search for more noise never ended: a computed epsilon is never as small as 1e-29."""
+    answer = mechanism.top([1.0, 0.0], 2, sensitivity=1, epsilon=1e-29, delta=1e-300, rng=1)
+    assert answer.event.event.epsilon == 5e-30
+
+
+@pytest.mark.parametrize("bounds", [(-8e307, 8e307), (1e308, 1.5e308)])
+def test_a_mean_of_blocks_near_the_largest_float_is_released(bounds):
+    """The noisy mean was beyond all floats: an error, in some cases after the charge."""
+    for seed in range(20):
+        answer = mechanism.subsample_and_aggregate([bounds[1]], max, blocks=1, bounds=bounds, epsilon=0.1, rng=seed)
+        assert math.isfinite(answer.value)
+        assert math.isfinite(answer.error)

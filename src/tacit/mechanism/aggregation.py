@@ -20,7 +20,7 @@ from . import scales
 from .charging import Offer, Random, Terms
 from .draws import check_scale, discrete_laplace
 from .exact import uniform_below
-from .inputs import Floats, on_grid, power_of_two, span
+from .inputs import Floats, float_of, on_grid, power_of_two, span
 from .ranges import CELLS, Cells, by_rank, chosen_cell
 
 BLOCKS = "the error is that of the noise: how far answers on blocks are from the answer on all records is not covered"
@@ -103,7 +103,7 @@ def _mean(
         "subsample_and_aggregate",
         event,
         terms.neighbours,
-        float(off * spacing / count),
+        float_of(1, off * spacing / count),
         confidence,
         notes=(BLOCKS,),
         asked=(int(count), *bounds),
@@ -112,7 +112,7 @@ def _mean(
     def draw(chance: Source) -> float:
         total = sum(int(step) for step in on_grid(answers(chance) - bounds[0], spacing).tolist())
         noisy = total + int(discrete_laplace(scale, 1, chance)[0])
-        return bounds[0] + float(noisy * spacing / count)
+        return float_of(1, Fraction(bounds[0]) + noisy * spacing / count)
 
     return offer.drawn(draw, terms)
 

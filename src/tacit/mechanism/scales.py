@@ -53,8 +53,9 @@ def round_epsilon(epsilon: float, delta: float, rounds: int, adjacency: Adjacenc
     def fits(inverse: float) -> bool:
         return cost(Repeat(BoundedRange(1 / inverse), rounds), delta, adjacency) <= epsilon
 
-    found = 1 / _least(fits, 1 / plain)
-    return max(found, plain)
+    if not fits(1 / plain):  # epsilon is below the rounding of losses that are computed
+        return plain
+    return max(1 / _least(fits, 1 / plain), plain)
 
 
 def cost(event: Event, delta: float, adjacency: Adjacency) -> float:
