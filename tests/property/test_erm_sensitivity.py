@@ -6,6 +6,7 @@ contribution that the noise is scaled by.
 """
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -123,7 +124,7 @@ def test_one_record_moves_no_statistic_by_more_than_is_stated_and_some_record_by
     [
         ("naive Bayes", bayes, "SHARE", 0.7),  # counts forgotten, and squares
         ("k-means", clusters, "math", type("none", (), {"hypot": lambda *_: 0.45})),
-        ("components", components, "math", type("none", (), {"hypot": lambda *_: 0.45})),
+        ("components", components, "math", SimpleNamespace(hypot=lambda *_: 0.45, sqrt=math.sqrt, log=math.log)),
     ],
 )
 def test_a_share_that_forgets_a_part_is_caught(monkeypatch, name, room, constant, value):
