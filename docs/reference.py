@@ -112,8 +112,12 @@ def mixed() -> dict[str, list[str]]:
                 if argument in ARGUMENTS and f"{name}({argument})" not in ARGUMENTS:
                     found = inspect.signature(getattr(module, name)).parameters[argument].annotation
                     kinds.setdefault(argument, {})[f"{room}.{name}"] = _alternatives(str(found))
-    told = {argument: [found for found in users.values() if found != {"Any"}] for argument, users in kinds.items()}
+    told = {argument: [found for found in users.values() if found not in WIDE] for argument, users in kinds.items()}
     return {argument: sorted(kinds[argument]) for argument, all_of in told.items() if not _share(all_of)}
+
+
+WIDE = ({"Any"}, {"object"})
+"""Types that say nothing about a value, so that words for any type fit them."""
 
 
 def _share(kinds: list[set[str]]) -> bool:
