@@ -12,8 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -54,18 +53,18 @@ class Course:
     _data: tuple[Any, Any, int | None, Collate | None] | None = None
     _lock: Lock = field(default_factory=Lock)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Refuse a second step, save or load while one is going on: both would use one sample and one charge."""
-        if not self._lock.acquire(blocking=False):
+    def alone(self) -> AbstractContextManager[object]:
+        """Refuse a second step, save or load while one is going on: both would use one sample and one charge.
+
+        Where two threads begin at the same moment one waits, and finds its batch taken. Ctrl-C cannot leave the lock
+        taken, because entering and leaving it are single calls of C code.
+        """
+        if self._lock.locked():
             raise BadInput(
                 "This step is being taken, saved or restored in another thread, or by the code that called this.",
                 fix="Let one thread use a step.",
             )
-        try:
-            yield
-        finally:
-            self._lock.release()
+        return self._lock
 
     def agree(self, step: PrivateStep) -> None:
         """Compare all terms except the data's, before any exchange that could hang or silently mix runs."""
