@@ -57,6 +57,7 @@ PUBLISHED = [
 """Iyengar et al. 2019, as re-run for replace-one neighbours before this benchmark was written."""
 
 
+EPSILONS = (0.05, 0.1, 0.3, 1, 3, 8)
 FEW = 0.25
 """Rows of which a smaller part is not 0 go in as a sparse matrix: softmax regression is twice as fast then."""
 SHARED = {}
@@ -235,7 +236,8 @@ def plots(rows):
     for table in sorted({row["table"] for row in rows}):
         own = [row for row in rows + PUBLISHED if row["table"] == table]
         points = [
-            {**row, "low": row["accuracy"] - 2 * row.get("accuracy_error", 0.0),
+            {**row, "whose": "tacit" if row["method"].startswith("Private") else "peer",
+             "low": row["accuracy"] - 2 * row.get("accuracy_error", 0.0),
              "high": row["accuracy"] + 2 * row.get("accuracy_error", 0.0)}
             for row in own if row.get("epsilon")
         ]  # fmt: skip
@@ -243,12 +245,16 @@ def plots(rows):
             min([row["accuracy"] for row in points] + [row["majority"] for row in own if "majority" in row]), 0.4
         )
         axes = {
-            "x": alt.X("epsilon:Q", scale=alt.Scale(type="log")),
-            "color": alt.Color("method:N", legend=alt.Legend(labelLimit=400)),
+            "x": alt.X("epsilon:Q", scale=alt.Scale(type="log", domain=[0.04, 10]), axis=alt.Axis(values=EPSILONS)),
+            "color": alt.Color("method:N", legend=alt.Legend(labelLimit=400), scale=alt.Scale(scheme="tableau20")),
         }
-        y = alt.Y("accuracy:Q", scale=alt.Scale(domainMin=round(least - 0.01, 2), zero=False, clamp=True))
+        most = min(max(row["accuracy"] for row in own) + 0.01, 1.0)
+        y = alt.Y("accuracy:Q", scale=alt.Scale(domain=[round(least - 0.01, 2), most], zero=False, clamp=True))
         base = alt.Chart(alt.Data(values=points)).encode(**axes)
-        lines = base.mark_line(point=True).encode(y=y)
+        dashes = alt.StrokeDash(
+            "whose:N", legend=None, scale=alt.Scale(domain=["tacit", "peer"], range=[[1, 0], [6, 3]])
+        )
+        lines = base.mark_line(point=True).encode(y=y, strokeDash=dashes)
         bars = base.mark_rule().encode(y=alt.Y("low:Q", title="accuracy"), y2="high:Q")
         levels = [
             {"accuracy": row[name], "what": what}
@@ -257,7 +263,9 @@ def plots(rows):
         ]  # fmt: skip
         rules = alt.Chart(alt.Data(values=levels)).mark_rule(strokeDash=[4, 4]).encode(y="accuracy:Q")
         texts = rules.mark_text(align="right", dy=-5, dx=-4).encode(text="what:N", x=alt.value(520))
-        chart = (rules + texts + bars + lines).properties(width=520, height=320, title=f"{table}, delta 1/n^2")
+        chart = (rules + texts + bars + lines).properties(
+            width=520, height=320, title=f"{table}, delta 1/n^2; dashed: peers"
+        )
         chart.save(RESULT.with_name(f"erm_{table}.svg"))
         print(RESULT.with_name(f"erm_{table}.svg"))
 
