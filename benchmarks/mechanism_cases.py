@@ -68,7 +68,9 @@ def numeric() -> list[Case]:
     pair = (np.zeros(3), np.array([0.6, -0.64, 0.48]))
     release = crypto(mechanism.gaussian, sensitivity=1.0, epsilon=1.0, delta=DELTA)
     cases.append(Case("gaussian array", release, pair, (1.0, DELTA)))
-    return cases
+    wholes = [(int(low), int(high)) for low, high in MOVES if (low, high) in ((0.0, 1.0), (1.0, 2.0), (1e9, 1e9 + 1))]
+    skellam = crypto(mechanism.skellam, sensitivity=1, epsilon=1.0, delta=DELTA)
+    return cases + [Case(f"skellam {pair[0]:.3g} to {pair[1]:.3g}", skellam, pair, (1.0, DELTA)) for pair in wholes]
 
 
 def _first(found: tuple[int, ...]) -> int:
@@ -133,6 +135,15 @@ def selections(epsilon: float = 1.0) -> list[Case]:
             crypto(lambda d, **k: m.subsample_and_aggregate(d, np.max, blocks=2, **k), **bounds, **e),
             ([0.0] * 3, [10.0, 0.0, 0.0]),
         ),
+        Case(
+            "subsample_and_aggregate, median",
+            crypto(
+                lambda d, **k: m.subsample_and_aggregate(d, np.max, blocks=2, aggregate="median", **k), **bounds, **e
+            ),
+            ([0.0, 0.5], [10.0, 0.5]),
+            adjacency="replace",
+        ),
+        Case("skellam", crypto(m.skellam, sensitivity=1, delta=DELTA, **e), (0, 1), (1.0, DELTA)),
     ]
 
 

@@ -1,9 +1,10 @@
 """PATE on real data: published votes, own teachers, students, three ways to spend one budget, and the speed of a fleet.
 
-    python benchmarks/pate.py [--device cuda] [--data FOLDER] [--parts votes,speed,mnist,ways,svhn-votes,svhn] [--quick]
+    python benchmarks/pate.py [--device cuda] [--data FOLDER] [--quick]
+        [--parts votes,speed,mnist,ways,svhn-votes,svhn,svhn-plain]
 
 Files in FOLDER (else TACIT_DATA): pate2018_votes.npz (votes, svhn-votes), mnist.npz (speed, mnist, ways),
-adult.csv.gz (ways), svhn_jpeg.npz (svhn-votes, svhn; needs Pillow or torchvision). Results go to
+adult.csv.gz (ways), svhn_jpeg.npz (svhn-votes, svhn, svhn-plain; needs Pillow or torchvision). Results go to
 benchmarks/results/pate.json, or pate-gpu.json, part by part; one that is there is not measured again without --again.
 Votes and rows are kept in the folder --cache, or the temporary one: an interrupted run goes on where it was, and
 processes with a --row each may work side by side. Scattering features of MNIST, which ways makes, are kept where
@@ -264,6 +265,18 @@ def svhn_votes(bench):
     return rows
 
 
+def svhn_plain(bench):
+    """One model of all training pictures, which is not private: what students of SVHN are compared with."""
+    x, y = house_numbers("test" if bench.quick else "train")
+    test_x, test_y = (x, y) if bench.quick else house_numbers("test")
+    net = Network(wide_cnn, steps=20 if bench.quick else 8000, batch_size=128, lr=1e-3, device=bench.device,
+                  augment=Affine(0.06, turn=6, zoom=0.08))  # fmt: skip
+    began = time.perf_counter()
+    tests = slice(8500, 8700 if bench.quick else None)
+    found = taught(bench, net, x, y, (test_x[tests], test_y[tests]), semi=False)
+    return [{"not private": found, "seconds": round(time.perf_counter() - began, 1)}]
+
+
 def svhn(bench):
     """50 own teachers on our 73,257 pictures: accuracy over epsilon, as many answers as it pays for at noise 18.
 
@@ -300,7 +313,15 @@ def wide_cnn_group():
     return teacher_cnn()
 
 
-PARTS = {"votes": votes, "speed": speed, "mnist": mnist, "ways": ways, "svhn-votes": svhn_votes, "svhn": svhn}
+PARTS = {
+    "votes": votes,
+    "speed": speed,
+    "mnist": mnist,
+    "ways": ways,
+    "svhn-votes": svhn_votes,
+    "svhn": svhn,
+    "svhn-plain": svhn_plain,
+}
 
 
 def main():

@@ -4,7 +4,8 @@
 
 A model is three to six blocks of `random_blocks.py`, drawn from a seed, between an embedding of its inputs and a loss
 that is drawn too. Batches have two to seven records, so that their number often equals other sizes. Some of the records
-have strange values. From seed 1000 on the first block is one of `random_habits.py`. For every model that is accepted:
+have strange values. From seed 1000 on the first block is one of `random_habits.py`, from 3000 on one of
+`random_customs.py`. For every model that is accepted:
 
 - taking a record out (by the mask, and where no random numbers are drawn by cutting it out of the batch), moves the sum
   by at most C (1 + r), and putting another one in its place by at most 2 C (1 + r);
@@ -30,13 +31,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from machine import RESULTS, describe, keep
-from random_blocks import BLOCKS, MIXES, D, T
+from random_blocks import BLOCKS, MIXES, Block, D, T
+from random_customs import CUSTOMS
 from random_habits import HABITS, RANDOM
 from tacit.core import TacitError
 from tacit.train.clip import Clipper
 from tacit.train.clip.rounding import ROUNDING
 
-NAME, CLASSES, HABITS_FROM = "random-models", 3, 1000
+NAME, CLASSES, HABITS_FROM, CUSTOMS_FROM = "random-models", 3, 1000, 3000
 STRANGE = (1.0, 30.0, -1e4, 3e38, float("nan"))
 Loss = Callable[[nn.Module, Any], Tensor]
 DRAWS = ("dropout", "own noise", *RANDOM)
@@ -45,14 +47,14 @@ DRAWS = ("dropout", "own noise", *RANDOM)
 class Model(nn.Module):
     """Blocks in a row, some of them around a shortcut."""
 
-    def __init__(self, rng: random.Random, *, habits: bool = False) -> None:
+    def __init__(self, rng: random.Random, first: Mapping[str, Block] | None = None) -> None:
         super().__init__()
         apart = rng.random() < 0.7  # blocks and axes that keep records apart
         known = sorted(BLOCKS.keys() - MIXES if apart else BLOCKS)
         self.names = tuple(rng.choice(known) for _ in range(rng.randint(3, 6)))
-        if habits:
-            self.names = (rng.choice(sorted(HABITS)), *self.names[1:])
-        every = BLOCKS | HABITS
+        if first:
+            self.names = (rng.choice(sorted(first)), *self.names[1:])
+        every = BLOCKS | HABITS | CUSTOMS
         self.inside = nn.Linear(D, D)
         self.blocks = nn.ModuleList(every[name](rng.choice((1, 2, -1) if apart else (0, 1, 2))) for name in self.names)
         self.shortcut = [rng.random() < 0.4 for _ in self.names]
@@ -98,7 +100,7 @@ def drawn(seed: int) -> tuple[Model, str, tuple[Tensor, Tensor]]:
     """The model, the loss and the batch of a seed."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
-    model = Model(rng, habits=seed >= HABITS_FROM)
+    model = Model(rng, CUSTOMS if seed >= CUSTOMS_FROM else HABITS if seed >= HABITS_FROM else None)
     name = rng.choice(sorted(LOSSES))
     count = rng.randint(2, 7)
     x = torch.randn(count, T, D)

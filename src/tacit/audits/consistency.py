@@ -107,7 +107,7 @@ def _alike(one: Estimate | None, other: Estimate | None) -> bool:
 
 
 def _too_many(shown: Demonstration, claim: Claim | None) -> str:
-    """Runs judged, canaries of one run, or steps of all runs: none are more than planned."""
+    """A sentence if more was judged than was planned: runs, canaries of one run, or steps of all runs."""
     counts, method, planned = shown.counts, shown.bound.method, shown.planned
     judged = counts.n_in if method in ONE_RUN else counts.n_in + counts.n_out
     steps = claim.event.steps if claim is not None and isinstance(claim.event, Repeat) else 1

@@ -17,7 +17,8 @@ FACT, WORDS = "fact", "words"
 class Recomputed:
     """One stored number of the evidence beside the number that is recomputed from the evidence's parts.
 
-    `recomputed` is None when nothing is stored to tell; then the two agree only for a bare statement of somebody's.
+    `recomputed` is None when the evidence stores nothing to compute it from. The two then agree only if the bound is
+    somebody's statement without any proof.
     """
 
     method: str
@@ -36,7 +37,7 @@ class Recomputed:
 
 @dataclass(frozen=True)
 class Statement:
-    """Something the evidence says beside its numbers, and what its parts say.
+    """A statement of the evidence that is no number, beside what the parts of the evidence say of it.
 
     A `kind` "fact" must follow. A "words" row compares wording alone: another version may put the same facts otherwise.
     """

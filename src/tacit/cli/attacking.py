@@ -80,7 +80,7 @@ def attack(
 
 
 def _noting(parts: Lasting | None, inside: Records | Side, outside: Records | Side, seed: int | None) -> Finished:
-    """Finished parts of an attack on these records, whose progress is shown."""
+    """The store of finished parts of an attack on the given records; it shows progress as parts are added."""
     from ..study.finished_parts import Finished
     from ..study.records import features
 

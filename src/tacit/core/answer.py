@@ -167,7 +167,7 @@ def _encode(value: Value) -> Any:
 
 
 def _plain(value: Value) -> bool:
-    """Whether JSON holds this number or text, and readers take it."""
+    """Whether a number or text can be written to JSON as it is, and be read back equal by usual readers."""
     if isinstance(value, str):
         return value.isascii() or not any("\ud800" <= mark <= "\udfff" for mark in value)
     return (isinstance(value, int) and abs(value) < WHOLE) or (isinstance(value, float) and math.isfinite(value))

@@ -71,7 +71,7 @@ class RunFolder:
             ) from None
 
     def abandon(self) -> None:
-        """After a failure: what could be resumed stays, anything else goes."""
+        """Clean up after a failure: keep what a run can be resumed from, and delete anything else."""
         with contextlib.suppress(OSError):
             shutil.rmtree(self.work / "results", ignore_errors=True)
             if not _kept(self.state):

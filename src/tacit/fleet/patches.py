@@ -13,7 +13,7 @@ Sizes = tuple[int, int]
 
 def patches_of(hidden: Tensor, kernel: Sizes, step: Sizes, padding: Sizes) -> Tensor:
     """(..., channels, B, height, width) -> (..., patch, B, positions), where a patch has channels x rows x columns."""
-    found: Tensor = Patches.apply(hidden, kernel, step, padding)  # type: ignore[no-untyped-call]
+    found: Tensor = Patches.apply(hidden, kernel, step, padding)
     return found
 
 
@@ -36,7 +36,7 @@ class Patches(torch.autograd.Function):
         return padded.movedim((-2, -1), (-5, -4)).flatten(-6, -4).flatten(-2, -1)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         parts = gradient.unflatten(-1, ctx.positions).unflatten(-4, (-1, *ctx.kernel))
         rows = _added(parts, -4, -1, ctx.step[1], ctx.sides[1])
         found = _added(rows, -4, -2, ctx.step[0], ctx.sides[0])

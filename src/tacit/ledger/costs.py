@@ -208,7 +208,7 @@ def _gaussian(losses: list[tuple[Event, int, Composed]], adjacency: Adjacency, g
     total = Fraction(0)
     for leaf, times, loss in losses:
         if (stated := _stated(leaf, adjacency, group)) is not None:
-            mu = _pure_mu(float(stated))
+            mu = _pure_mu(float(stated)) if stated < 700 else math.inf
             if math.isinf(mu):
                 return None
             total += times * Fraction(mu * mu * (1 + SAFE))

@@ -328,7 +328,7 @@ def _integrand(split: Split, tilts: Array, u: Array, goal: float) -> tuple[Compl
 
 
 def _fine(nodes: Nodes, count: int, tilts: Array, top: float, goal: float, most: int) -> tuple[Line, Array]:
-    """Panels fine enough, or as fine as may be, on the line through t, with their errors at the levels of u."""
+    """Panels on the line through t, refined until errors at the levels of u are small, or no finer ones are allowed."""
     allowed = max(math.exp(goal), 64 * EPS) * np.maximum(1.0, np.append(0.0, LEVELS[2:-1]) * top / tilts[2])
     found = None
     for share in WAVES:

@@ -284,7 +284,11 @@ def _at_most(total: Sum, epsilon: float, log_delta: float) -> bool:
 
 
 def _searched(total: Sum, delta: float, guess: float, found: Interval, *, decays: bool, gap: float) -> Interval:
-    """By the contour at the guess, if it `decays` and leaves digits enough, or first by that of large losses."""
+    """Search the interval of epsilon by contours, starting from a guess.
+
+    The contour at the guess comes first if the integrand `decays` there and enough digits are left; otherwise contours
+    of large losses come first.
+    """
     if guess == 0:
         raise NotMet
     log_delta, tilted = math.log(delta), _best(total, guess, sharp=True)

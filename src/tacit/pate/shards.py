@@ -61,7 +61,7 @@ def _digest(key: bytes, name: str) -> bytes:
 
 
 def _drawn(records: int, teachers: int, rng: Source) -> Shards:
-    """A shard for each record alone; the first records have the same shards however many follow."""
+    """Draw a shard for each record by itself; the shards of the first records do not hang on how many follow."""
     return rng.integers(teachers, records)
 
 

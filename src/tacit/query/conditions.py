@@ -27,7 +27,7 @@ CODE = re.compile(r"^\s*[+-]?0[0-9]")
 EXACT = 2.0**53
 NUMBERED = ("duckdb", "pyspark")
 """Engines that read numbers in texts without failing at other texts."""
-SEVERAL = re.compile(r"[=<>]|!=|\s(and|or|&&|\|\|)\s", re.IGNORECASE)
+SEVERAL = re.compile(r"[=<>;]|!=|\s(and|or|&&|\|\|)\s", re.IGNORECASE)
 """What a value without quotes may not hold: it would be a second comparison, read as a text."""
 NO_COLUMN = "A condition must compare a column of the table, for each row alone."
 SOME = (

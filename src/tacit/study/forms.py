@@ -122,7 +122,7 @@ def _disturbed(answer: Array) -> bool:
 
 
 def noisy_shares(answer: Array) -> Array:
-    """Shares that noise put below 0 as 0; answers that lie further off as they are."""
+    """Set shares that noise put below 0 to 0; leave answers that lie further off unchanged."""
     low = answer.min(initial=0) < 0 and _within(answer, DISTURBED)
     return np.asarray(answer.clip(0, None)) if low else answer
 

@@ -240,7 +240,7 @@ class _Coming:
             self.arrived.record(torch.cuda.current_stream(seen.device))
 
     def here(self) -> list[Part]:
-        """All of it, after a single wait; empty if nothing had to be copied."""
+        """All parts with their figures on the CPU, after a single wait; empty if nothing had to be copied."""
         if not self.parts:
             return []
         self.arrived.synchronize()
