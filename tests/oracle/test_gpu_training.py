@@ -291,8 +291,11 @@ def test_gradients_of_a_recorded_part_do_not_lie_where_the_next_sum_will(name: s
 
 
 def test_gradients_take_the_memory_of_the_sums_and_no_more(monkeypatch) -> None:
-    """256 MiB of parameters and as much of gradients; a flat draw of noise beside them would be as much again. Products
-    have a workspace of 32 MiB on each of two streams."""
+    """256 MiB of parameters and as much of gradients; a flat draw of noise beside them would be as much again.
+
+    cuBLAS keeps a workspace of 32 MiB for each of five streams: the usual one, those of the trial and of the recording,
+    and those of the norms of two weights.
+    """
     monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
     before = torch.cuda.memory_allocated()
     model = nn.Sequential(nn.Linear(4096, 8192), nn.ReLU(), nn.Linear(8192, 4096)).to(DEVICE)
@@ -304,7 +307,7 @@ def test_gradients_take_the_memory_of_the_sums_and_no_more(monkeypatch) -> None:
     gc.collect()
     torch.cuda.synchronize()
     assert step.recorded.whole is not None
-    assert torch.cuda.memory_allocated() - before < 2.3 * 4 * sum(one.numel() for one in model.parameters())
+    assert torch.cuda.memory_allocated() - before < 2.75 * 4 * sum(one.numel() for one in model.parameters())
 
 
 @pytest.mark.parametrize(("compiled", "rows"), [(False, 16), (True, 16), (True, 96)], ids=["eager", "parts", "whole"])
