@@ -7,9 +7,11 @@ Examples stand in docs/api/examples/ROOM.py under lines `# %% name name`; tests 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import importlib
 import inspect
 import re
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -57,18 +59,39 @@ def text_of(item: Any) -> str:
 
 
 def members_of(item: Any) -> list[tuple[str, Any]]:
-    """Public methods and properties that a class defines itself."""
-    if not inspect.isclass(item):
+    """Public methods and properties of a class: its own, and those of bases that have no entry of their own."""
+    if not inspect.isclass(item) or issubclass(item, Exception):
         return []
-    found = []
+    found: dict[str, Any] = {}
     fields = {field.name for field in dataclasses.fields(item)} if dataclasses.is_dataclass(item) else set()
-    for name, value in vars(item).items():
-        if name in fields:  # a field whose default is a function
-            continue
-        body = value.__func__ if isinstance(value, staticmethod | classmethod) else value
-        if not name.startswith("_") and (isinstance(body, property) or inspect.isfunction(body)):
-            found.append((name, getattr(item, name)))
-    return found
+    for kind in _bases(item, documented=False):
+        for name, value in vars(kind).items():
+            if name in fields:  # a field whose default is a function
+                continue
+            body = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+            if name.startswith("_") or not (isinstance(body, property) or inspect.isfunction(body)):
+                continue
+            if body.__doc__ or not _called_by_another_library(kind, name):
+                found.setdefault(name, getattr(item, name))
+    return list(found.items())
+
+
+def _bases(item: type, *, documented: bool) -> list[type]:
+    """The class and those of its bases in tacit that have an entry of their own, or that have none."""
+    ours = [kind for kind in item.__mro__[1:] if kind.__module__.startswith("tacit.")]
+    public = _public_classes()
+    return [kind for kind in ours if kind in public] if documented else [item, *(k for k in ours if k not in public)]
+
+
+def _called_by_another_library(kind: type, name: str) -> bool:
+    """Whether torch, Lightning or scikit-learn defines this method: without words of ours, theirs hold."""
+    return any(hasattr(base, name) for base in kind.__mro__[1:] if not base.__module__.startswith("tacit."))
+
+
+@cache
+def _public_classes() -> frozenset[type]:
+    rooms = [importlib.import_module(room) for room in ROOMS]
+    return frozenset(kind for room in rooms for name in room.__all__ if inspect.isclass(kind := getattr(room, name)))
 
 
 def undocumented(room: str) -> list[str]:
@@ -83,35 +106,53 @@ def undocumented(room: str) -> list[str]:
 
 
 def unexplained(room: str) -> list[str]:
-    """Arguments of public functions that neither a docstring nor the list of arguments explains."""
-    module = importlib.import_module(room)
+    """Arguments of functions, classes and methods that neither a docstring nor the list of arguments explains."""
     return [
         f"{name}({argument})"
-        for name in own_names(room)
-        for argument in arguments_of(getattr(module, name))
-        if not re.search(rf"\b{argument}\b", text_of(getattr(module, name))) and not meaning(name, argument)
+        for name, item, text in _callables(room)
+        for argument in arguments_of(item)
+        if not re.search(rf"\b{argument}\b", text) and not meaning(name, argument)
     ]
 
 
+def _callables(room: str) -> list[tuple[str, Any, str]]:
+    """Everything public that is called: its name, itself, and the docstrings that its entry shows."""
+    module, found = importlib.import_module(room), []
+    for name in own_names(room):
+        item = getattr(module, name)
+        text = text_of(item)
+        found.append((name, item, text))
+        found += [(f"{name}.{part}", value, f"{text}\n{inspect.getdoc(value)}") for part, value in members_of(item)]
+    return found
+
+
 def arguments_of(item: Any) -> list[str]:
-    if not inspect.isroutine(item) and not dataclasses.is_dataclass(item):
+    """The arguments of a function, method or class; those of an enumeration or an error are not for callers."""
+    made = inspect.isclass(item) and not issubclass(item, enum.Enum | Exception)
+    if not inspect.isroutine(item) and not made:
         return []
     try:
-        return [name for name in inspect.signature(item).parameters if not name.startswith("_")]
+        found = inspect.signature(item).parameters.values()
     except (TypeError, ValueError):
         return []
+    catch_all = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [
+        value.name
+        for value in found
+        if not value.name.startswith("_")
+        and value.name != "self"
+        and not (value.kind in catch_all and value.name in ("args", "kwargs"))
+    ]
 
 
 def mixed() -> dict[str, list[str]]:
     """Words of the list that explain arguments of types which have nothing in common: they fit one of them at most."""
     kinds: dict[str, dict[str, set[str]]] = {}
-    for room in ROOMS:
-        module = importlib.import_module(room)
-        for name in own_names(room):
-            for argument in arguments_of(getattr(module, name)):
-                if argument in ARGUMENTS and f"{name}({argument})" not in ARGUMENTS:
-                    found = inspect.signature(getattr(module, name)).parameters[argument].annotation
-                    kinds.setdefault(argument, {})[f"{room}.{name}"] = _alternatives(str(found))
+    for name, item, _ in [found for room in ROOMS for found in _callables(room)]:
+        for argument in arguments_of(item):
+            if words_for(name, argument) == argument:
+                found = inspect.signature(item).parameters[argument].annotation
+                kinds.setdefault(argument, {})[name] = _alternatives(str(found))
     told = {argument: [found for found in users.values() if found not in WIDE] for argument, users in kinds.items()}
     return {argument: sorted(kinds[argument]) for argument, all_of in told.items() if not _share(all_of)}
 
@@ -131,14 +172,22 @@ def _alternatives(annotation: str) -> set[str]:
 
 ALIASES = {
     "Rng": "Source", "Random": "Source", "Randomness": "Source",
-    "Checkpoint": "Path", "Claim": "Stated", "Flags": "ArrayLike", "NDArray[np.bool_]": "ArrayLike",
-    "int": "float", "Limits": "tuple[float, float]",
+    "Checkpoint": "str", "Claim": "Stated", "Flags": "ArrayLike", "NDArray[np.bool_]": "ArrayLike",
+    "int": "float", "Limits": "tuple[float, float]", "Bounds": "tuple[float, float]", "Schemas": "Schema",
+    "Adjacency": "str", "Path": "str", "torch.device": "str", "np.random.Generator": "Source",
 }  # fmt: skip
 """Other names for a type, as they stand in signatures."""
 
 
 def meaning(function: str, argument: str) -> str:
-    return ARGUMENTS.get(f"{function}({argument})") or ARGUMENTS.get(argument, "")
+    return ARGUMENTS.get(words_for(function, argument), "")
+
+
+def words_for(function: str, argument: str) -> str:
+    """The line of the list that explains an argument: for one method, for a method of any class, or for all."""
+    kind, _, method = function.rpartition(".")
+    keys = (f"{function}({argument})", f"{kind}({argument})", f".{method}({argument})", argument)
+    return next((key for key in keys if key in ARGUMENTS), "")
 
 
 DATA = {
@@ -165,7 +214,8 @@ def examples(room: str) -> dict[str, tuple[str, str]]:
 def page(room: str) -> str:
     """The reference of one room as Markdown."""
     module, shown, own = importlib.import_module(room), examples(room), own_names(room)
-    parts = [_entry(room, module, name, shown) for name in own]
+    told: dict[object, str] = {}
+    parts = [_entry(room, name, shown, told) for name in own]
     elsewhere = [name for name in names_of(room) if name not in own]
     if elsewhere:
         links = ", ".join(f"[`{name}`](#{anchor('tacit', name, getattr(module, name))})" for name in elsewhere)
@@ -178,17 +228,17 @@ def anchor(room: str, name: str, item: Any) -> str:
     return f"{kind}-{room}-{name}".replace(".", "-").lower()
 
 
-def _entry(room: str, module: ModuleType, name: str, shown: dict[str, tuple[str, str]]) -> str:
-    item = getattr(module, name)
+def _entry(room: str, name: str, shown: dict[str, tuple[str, str]], told: dict[object, str]) -> str:
+    item = getattr(importlib.import_module(room), name)
     lines = [f"({anchor(room, name, item)})=", f"## {name}", ""]
     call = signature(name, item)
     if call:
         lines += ["```python", call, "```", ""]
-    lines += [markdown(text_of(item) or DATA.get(f"{room}.{name}", "")), "", _arguments(name, item), _members(item)]
+    lines += [markdown(text_of(item) or DATA.get(f"{room}.{name}", "")), "", _arguments(name, item)]
     if name in shown:
         code, under = shown[name]
         lines += [f"Example: see `{under}`."] if under != name else ["Example:", "", "```python", code, "```"]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", _members(item, told)])
 
 
 def signature(name: str, item: Any) -> str:
@@ -226,9 +276,31 @@ def _arguments(name: str, item: Any) -> str:
     return "\n".join(["| argument | meaning |", "|---|---|", *told, ""]) if told else ""
 
 
-def _members(item: Any) -> str:
-    rows = [f"- **`{name}`**: {_first(inspect.getdoc(value) or '')}" for name, value in members_of(item)]
-    return "\n".join([*rows, ""]) if rows else ""
+def _members(item: Any, told: dict[object, str]) -> str:
+    """Properties as a list, methods as entries with arguments, and where inherited methods are documented."""
+    if not inspect.isclass(item):
+        return ""
+    found = members_of(item)
+    lines = [f"- **`{name}`**: {_first(inspect.getdoc(value) or '')}" for name, value in found if not callable(value)]
+    again = []
+    for name, value in found:
+        full, body = f"{item.__name__}.{name}", getattr(value, "__func__", value)
+        if callable(value) and told.setdefault(body, full) == full:
+            lines += ["", f"### {full}", "", "```python", signature(name, value), "```", ""]
+            lines += [markdown(inspect.getdoc(value) or ""), "", *_explained(full, value)]
+        elif callable(value):
+            again.append(f"`{told[body]}`")
+    if again:
+        lines += ["", f"Also, as described above: {', '.join(again)}."]
+    bases = [f"`{kind.__name__}`" for kind in _bases(item, documented=True)]
+    if bases:
+        lines += ["", f"It has the methods of {' and '.join(bases)}, too."]
+    return "\n".join([*lines, ""]) if lines else ""
+
+
+def _explained(name: str, method: Any) -> list[str]:
+    """The arguments of a method as a list: most have one or two."""
+    return [f"- `{key}`: {words}" for key in arguments_of(method) if (words := meaning(name, key))]
 
 
 def _first(text: str) -> str:

@@ -240,7 +240,8 @@ def test_searches_of_any_library_are_refused():
     base.set_params(regularization=0.1).fit(X, Y)  # one's own settings, not those of a copy
     whole = GridSearchCV(make_pipeline(base), {"privatelogisticregression": [base]}, cv=2, error_score="raise")
     chosen = SequentialFeatureSelector(base, n_features_to_select=1, cv=2)
-    for search in (whole, chosen, RFECV(base, cv=2), TunedThresholdClassifierCV(base, cv=2)):
+    elsewhere = SequentialFeatureSelector(base, n_features_to_select=1, cv=2, n_jobs=2)  # no frame of it is there
+    for search in (whole, chosen, elsewhere, RFECV(base, cv=2), TunedThresholdClassifierCV(base, cv=2)):
         with pytest.raises((BadInput, ValueError), match="has no proof"):  # some wrap what every fit raised
             search.fit(X, Y)
     numbers = PrivateLinearRegression(norm_bound=4.0, target_range=(-4.0, 4.0), random_state=0)

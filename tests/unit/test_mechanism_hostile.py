@@ -1,6 +1,9 @@
 """Inputs that nobody expects: mixed types, numbers beyond floats, generators, keys that JSON cannot hold."""
 
+import contextlib
 import datetime
+import time
+import warnings
 from decimal import Decimal
 from fractions import Fraction
 
@@ -15,6 +18,7 @@ from mechanism_releases import RELEASES, REPLACE_ONLY
 from tacit import mechanism
 from tacit.core import Adjacency, BadInput
 from tacit.ledger import Ledger
+from tacit.mechanism import aggregation
 from tacit.mechanism.choices import Distances
 from tacit.mechanism.inputs import clamped, float_of, numbers, off_grid, on_grid, records, step_of
 from tacit.mechanism.numeric import Grid
@@ -311,7 +315,7 @@ def test_a_function_that_leaves_on_one_person_tells_nothing(error):
     def leaves(block):
         raise error
 
-    answer = mechanism.subsample_and_aggregate([1.0], leaves, blocks=2, bounds=(0, 10), epsilon=50.0, rng=1)
+    answer = mechanism.subsample_and_aggregate([1.0], leaves, blocks=2, bounds=(0, 10), epsilon=50.0, rng=2)
     assert answer.value == pytest.approx(5, abs=answer.error)
 
 
@@ -497,3 +501,85 @@ def test_a_mean_of_blocks_near_the_largest_float_is_released(bounds):
         answer = mechanism.subsample_and_aggregate([bounds[1]], max, blocks=1, bounds=bounds, epsilon=0.1, rng=seed)
         assert np.isfinite(answer.value)
         assert np.isfinite(answer.error)
+
+
+SILENT = [np.complex128(1 + 1j), np.complex64(1), np.array(5 + 1j), np.ma.masked, Decimal("sNaN"), None, "x"]
+
+
+@pytest.mark.parametrize("odd", SILENT, ids=str)
+@pytest.mark.parametrize("release", ["median", "clipping_bound", "laplace", "above_threshold", "exponential", "keys"])
+def test_no_value_makes_a_library_warn(release, odd):
+    """numpy warned of one person's complex or masked number: whoever saw the warning knew of it."""
+    calls = {
+        "median": lambda: mechanism.median([odd, 2.0], bounds=(0, 9), epsilon=1.0, rng=1),
+        "clipping_bound": lambda: mechanism.clipping_bound([odd, 2.0], epsilon=1.0, rng=1),
+        "laplace": lambda: mechanism.laplace([odd, 2.0], sensitivity=1.0, epsilon=1.0, rng=1),
+        "above_threshold": lambda: mechanism.above_threshold([odd, 2.0], 1, sensitivity=1, epsilon=1.0, rng=1),
+        "exponential": lambda: mechanism.exponential([odd, 2.0], sensitivity=1, epsilon=1.0, rng=1),
+        "keys": lambda: mechanism.unknown_keys({"a": odd, "b": 90}, epsilon=1.0, delta=1e-6, rng=1),
+    }
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        calls[release]()
+    assert not told
+
+
+def test_a_masked_whole_number_leaves_a_list_whole():
+    masked = list(np.ma.masked_array([3, 4], mask=[False, True]))
+    assert mechanism.laplace(masked, sensitivity=1, epsilon=50.0, rng=1).value.tolist() == [3, 0]
+    assert mechanism.laplace([3, 4], sensitivity=1, epsilon=50.0, rng=1).value.dtype == np.int64
+
+
+def test_a_count_beyond_all_numbers_takes_no_time():
+    began = time.perf_counter()
+    found = mechanism.unknown_keys({"a": Decimal("1E+9999999"), "b": 2.9}, epsilon=9.0, delta=1e-9, rng=1).value
+    assert list(found) == ["a"]
+    assert time.perf_counter() - began < 1
+
+
+def test_prices_too_far_apart_are_refused_before_they_are_paid_for():
+    ledger = ledgers.Keeping()
+    with pytest.raises(BadInput, match="too far apart"):
+        mechanism.auction([1.0], [1e-100, 1e100], epsilon=1e-100, ledger=ledger)
+    assert not ledger.charged
+
+
+def test_gaussian_noise_at_the_ends_of_its_parameters():
+    with pytest.raises(BadInput, match="delta must be at least"):
+        mechanism.gaussian(1.5, sensitivity=1, epsilon=1.0, delta=5e-324)
+    for value in (1.5, 3):
+        for delta in (1e-6, 1 - 2**-53):
+            assert mechanism.gaussian(value, sensitivity=1, epsilon=1e100, delta=delta, rng=1).value == value
+
+
+def test_a_response_that_cannot_be_compared_is_none_of_the_categories():
+    class Odd:
+        def __hash__(self) -> int:
+            raise ZeroDivisionError
+
+    assert mechanism.estimate([Odd(), "a", "b"], epsilon=5.0, categories=["a", "b"]).value.sum() == pytest.approx(1)
+
+
+def _later_answers(extra: bool) -> list[float]:
+    """What a function that draws once per record answers on blocks; one person's record makes its block draw more."""
+    found: list[float] = []
+
+    def function(block: np.ndarray) -> float:
+        draws = np.random.uniform(size=len(block) + (5 if (block == 9).any() else 0))
+        found.append(float(draws[0]))
+        return 0.5
+
+    np.random.seed(0)
+    data = np.ones(40)
+    data[0] = 9.0 if extra else 1.0
+    mechanism.subsample_and_aggregate(data, function, blocks=8, bounds=(0, 1), epsilon=1.0, rng=5)
+    return found
+
+
+def test_a_block_that_draws_more_often_leaves_the_other_blocks_alone(monkeypatch):
+    """Global generators went on from block to block, so one record moved all later answers."""
+    pairs = zip(_later_answers(False), _later_answers(True), strict=True)
+    assert sum(one != other for one, other in pairs) <= 1
+    monkeypatch.setattr(aggregation, "lent", lambda generator: contextlib.nullcontext())
+    pairs = zip(_later_answers(False), _later_answers(True), strict=True)
+    assert sum(one != other for one, other in pairs) > 1

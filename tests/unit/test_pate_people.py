@@ -11,11 +11,11 @@ import pytest
 
 import tacit
 from tacit.core import source
+from tacit.core.global_randomness import lent
 from tacit.mechanism.charging import Account
 from tacit.pate import PATE, ConfidentGNMax, GNMax, LNMax, Network, private_predictions
 from tacit.pate.augmentations import Exchange
 from tacit.pate.design import PLANNED
-from tacit.pate.global_randomness import lent
 from tacit.pate.names import features, numbers
 from tacit.pate.records import distinct, places
 from tacit.pate.shards import column, hashed, shards

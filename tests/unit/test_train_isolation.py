@@ -210,7 +210,7 @@ def test_mutant_tensors_of_an_earlier_pass_are_taken(monkeypatch: pytest.MonkeyP
         Clipper(model := Net(), inside(attribute_bank), dict(model.named_parameters()), 0.1).structure((x, y))
     monkeypatch.setattr(Capture, "_own", lambda self, tensor: self.level.owns(tensor))
     monkeypatch.setattr(
-        clipping, "taken_back", lambda _: contextlib.nullcontext()
+        clipping, "taken_back", lambda _: contextlib.nullcontext(lambda: False)
     )  # or the model keeps nothing to be read
     model = Net()
     clipper = Clipper(model, inside(attribute_bank), dict(model.named_parameters()), 0.1)

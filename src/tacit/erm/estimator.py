@@ -28,14 +28,17 @@ from ..core.randomness import Seeded
 from ..core.shown import small
 from ..mechanism import Account
 from .budget import Budget
-from .trials import changes, refuse_trial
+from .trials import changes, refuse_trial, searched
 
 SIZE = "the number of records is public"
 AT_MOST = "there are at most {:,} records"
 """A public limit, which follows from public_size."""
 FLOATS = "noise is drawn in float64, not on a grid: an attacker who sees every bit of the weights is not covered"
 TUNED = "settings that were chosen by looking at the data"
-BEFORE = "what was computed from the records before the fit without noise, such as means by which rows were scaled"
+BEFORE = (
+    "what was computed from the records before the fit without noise, such as means by which rows were scaled, or "
+    "folds of equal shares of every class"
+)
 SCORED = "scores on the records that it was trained on: they are not released with the weights"
 SEEDED = "anybody who knows the seed that the noise was drawn from, or sees another release drawn from it"
 
@@ -67,7 +70,7 @@ class PrivateEstimator(BaseEstimator):
         """A copy without what was fitted. It pays into the same ledger: a budget is never copied."""
         settings = self.get_params(deep=False).items()
         copy = type(self)(**{name: value if name == "ledger" else clone(value, safe=False) for name, value in settings})
-        copy._copied, copy._changed = True, self._changed
+        copy._copied, copy._changed = True, self._changed or searched()
         return copy
 
     _copied = False
@@ -129,7 +132,7 @@ class PrivateEstimator(BaseEstimator):
 
     def _begin(self) -> None:
         """Forget an earlier fit, whose weights the next claim would not cover, and refuse to be one trial of many."""
-        refuse_trial(self._name(), changed_copy=self._changed)
+        refuse_trial(self._name(), marked=self._changed, size_is_public=getattr(self, "public_size", None) is None)
         self._noise_source()  # refused before anything is paid
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)

@@ -3,7 +3,7 @@
 Every search (scikit-learn's, dask-ml's, scikit-optimize's, Optuna's) copies the estimator with `sklearn.base.clone` and
 then changes settings of the copy with `set_params`, in a pipeline too and in any process. So a copy whose settings were
 changed will not fit. Candidates that are whole estimators change no settings, and searches for features or thresholds
-neither; scikit-learn's own ones are then recognised by the functions that they fit by.
+neither; scikit-learn's own ones are then recognised by the functions that clone or fit the estimator.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ SEARCHES = ("_get_best_new_feature_score", "_rfe_single_fit", "_fit_and_score_ov
 OF_ROWS = ("sklearn.linear_model._ransac", "sklearn.semi_supervised._self_training")
 """RANSACRegressor keeps the rows, and the model, that agree with most records. SelfTrainingClassifier labels the rows
 that are surest, and stops by how many there are."""
-BAGGING = "_parallel_build_estimators"
+THRESHOLDS = "sklearn.model_selection._classification_threshold", "TunedThresholdClassifierCV"
+"""The module, and the class, that fits a model before it chooses a threshold."""
+BAGGING, BOOSTING = "_parallel_build_estimators", "sklearn.ensemble._weight_boosting"
+PARTS = ("_fit_ovo_binary", "_impute_one_feature")
+"""OneVsOneClassifier fits on the records of two classes, IterativeImputer on those that have a value."""
 FREE = ("random_state", "ledger", "warm_start")
 """Settings of a copy that may be changed: nothing is chosen by them."""
 
@@ -29,38 +33,55 @@ def changes(names: Iterable[str]) -> bool:
     return any(name not in FREE for name in names)
 
 
-def refuse_trial(name: str, *, changed_copy: bool) -> None:
-    """Raise where a search fits one trial of many, or an ensemble fits rows of which some are there several times."""
+def refuse_trial(name: str, *, marked: bool, size_is_public: bool) -> None:
+    """Raise where a search fits one trial of many, where an ensemble fits rows of which some are there several times,
+    or where the number of rows is taken for public and is not.
+
+    `marked`: this is a copy whose settings were changed, or that a search made.
+    """
     if _resampled():
         raise BadInput(
-            f"Bagging draws rows with replacement: {name} would count one person several times, and its claim is for "
-            "one row.",
-            fix="Use bootstrap=False.",
+            f"Bagging and AdaBoost draw rows with replacement: {name} would count one person several times, and its "
+            "claim is for one row.",
+            fix="For bagging use bootstrap=False.",
         )
-    if changed_copy or _searched():
+    if marked or searched():
         raise BadInput(
-            f"A search that looks at the records in every trial has no proof: {name} will not fit in one. "
-            + (
-                "This is a copy (sklearn.base.clone) whose settings were changed, as searches make them."
-                if changed_copy
-                else "A search of scikit-learn is fitting it."
-            ),
+            f"A search that looks at the records in every trial has no proof: {name} will not fit in one. This is a "
+            "copy (sklearn.base.clone) whose settings were changed, as searches make them, or a search of scikit-learn "
+            "is fitting it.",
             fix=f"Use tacit.erm.PrivateGridSearchCV, which pays for the choice. Outside a search, make a new {name} "
             "with these settings.",
         )
+    if size_is_public and any(frame.f_code.co_name in PARTS for frame in _callers()):
+        raise BadInput(
+            "OneVsOneClassifier and IterativeImputer fit on a part of the records. How many it holds is private, and "
+            f"{name} would take it for public.",
+            fix="Give public_size, a public number near that of all records.",
+        )
 
 
-def _searched() -> bool:
+def searched() -> bool:
+    """Whether a search of scikit-learn is on the stack. It is where the search clones an estimator, even if the copy is
+    then fitted in another process."""
     return any(
         frame.f_code.co_name in SEARCHES
         or frame.f_globals.get("__name__") in OF_ROWS
         or (frame.f_code.co_name == "_fit_and_score" and frame.f_locals.get("parameters") is not None)
+        or _tunes_threshold(frame)
         for frame in _callers()
     )
 
 
+def _tunes_threshold(frame: FrameType) -> bool:
+    module, kind = THRESHOLDS
+    return frame.f_globals.get("__name__") == module and type(frame.f_locals.get("self")).__name__ == kind
+
+
 def _resampled() -> bool:
-    """Whether scikit-learn's bagging is fitting, on rows drawn with replacement."""
+    """Whether scikit-learn's bagging or AdaBoost is fitting, on rows drawn with replacement."""
+    if any(frame.f_globals.get("__name__") == BOOSTING for frame in _callers()):
+        return True
     ensembles = (frame.f_locals.get("ensemble") for frame in _callers() if frame.f_code.co_name == BAGGING)
     return any(getattr(ensemble, "bootstrap", False) for ensemble in ensembles)
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..core import Adjacency, Answer, BadInput, Charger, Source, check
 from ..core.events import BoundedRange, DiscreteLaplace
+from ..core.global_randomness import lent
 from . import scales
 from .charging import Offer, Random, Terms
 from .draws import check_scale, discrete_laplace
@@ -147,14 +148,20 @@ def _taken(rows: Any, where: NDArray[np.int64]) -> Any:
 
 
 def _answers(rows: Any, function: Callable[[Any], float], count: int, middle: float, chance: Source) -> Floats:
-    """The function's answer on every block; whatever goes wrong inside is one person's doing, and is not shown."""
+    """The function's answer on every block; whatever goes wrong inside is one person's doing, and is not shown.
+
+    Each block finds the global generators in a state of its own. Otherwise a block that draws more often, for the sake
+    of one person's record, would change what all later blocks draw.
+    """
+    seed = int(chance.words(1)[0])
     block = uniform_below(chance, count, len(rows))
     order = np.argsort(block, kind="stable")
     some, starts = np.unique(block[order], return_index=True)
     found = np.full(count, middle)
     for i, where in zip(some.tolist(), np.split(order, starts)[1:], strict=True):
         try:
-            answer = float(function(_taken(rows, where)))
+            with lent(np.random.default_rng([seed, i])):
+                answer = float(function(_taken(rows, where)))
         except KeyboardInterrupt:
             raise
         except BaseException:  # an error that depends on records is a release; Rust raises others than `Exception`

@@ -11,7 +11,7 @@ from ..core.events import BoundedRange
 from . import scales
 from .charging import Offer, Random, Terms
 from .choices import Distances, by_weight
-from .inputs import array_of, check_column, collected, reals, records
+from .inputs import MOST, array_of, check_column, collected, reals, records
 from .selection import reach, scale_of
 
 
@@ -46,6 +46,8 @@ def auction(
     scale = scale_of(max(listed), epsilon, True, terms.neighbours)
     error = reach(scale, len(listed), scales.each_failure(confidence, 1))
     unit = Fraction(1, max(Fraction(price).denominator for price in listed))  # powers of two: the largest is common
+    if scale / unit > Fraction(MOST):
+        raise BadInput("The prices are too far apart for so small an epsilon.", fix="Leave out the smallest prices.")
 
     def draw(chance: Source) -> float:
         offers = np.sort(reals(records(bids)))

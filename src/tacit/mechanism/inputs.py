@@ -55,6 +55,8 @@ def array_of(values: object, *, filled: bool = True) -> NDArray[Any]:
         return _of_tensor(values)
     if isinstance(values, Iterable) and not isinstance(values, list | tuple | str | bytes | range):
         values = list(values)
+    if isinstance(values, list | tuple):
+        values = [None if item is np.ma.masked else item for item in values]
     try:
         return np.asarray(values)
     except (ValueError, OverflowError):
@@ -148,7 +150,7 @@ def numbers(values: object) -> NDArray[Any]:
         array = array.astype(object)
     if array.dtype.kind in "biuf":
         return reals(array)
-    return np.array([*map(_fraction, array.ravel().tolist()), None], dtype=object)[:-1].reshape(array.shape)
+    return np.array([*map(fraction, array.ravel().tolist()), None], dtype=object)[:-1].reshape(array.shape)
 
 
 def clamped(values: object, bounds: tuple[float, float], *, missing: float | None = None) -> Floats:
@@ -216,7 +218,7 @@ def step_of(value: object, spacing: Fraction) -> int:
         return (2 * top * spacing.denominator + bottom * spacing.numerator) // (2 * bottom * spacing.numerator)
     if isinstance(value, np.ndarray) and value.size == 1:
         value = value.item() if value.dtype.kind in "biuf" and value.dtype.itemsize <= 8 else value.ravel()[0]
-    return math.floor(_fraction(value) / spacing + Fraction(1, 2))
+    return math.floor(fraction(value) / spacing + Fraction(1, 2))
 
 
 def float_of(step: int, spacing: Fraction) -> float:
@@ -243,11 +245,12 @@ def _exactly_on_grid(values: NDArray[np.generic], spacing: Fraction) -> Steps:
 
 
 def _listed(values: object) -> list[Any]:
-    """The items of a list of any depth, as they are."""
+    """The items of a list of any depth, as they are; what a mask hides is missing."""
     try:
-        return list(np.array(values, dtype=object).ravel().tolist())
+        found = np.array(values, dtype=object).ravel().tolist()
     except ValueError:
         return [values]
+    return [None if item is np.ma.masked else item for item in found]
 
 
 def _floating(item: object) -> bool:
@@ -255,7 +258,7 @@ def _floating(item: object) -> bool:
     return isinstance(item, float) or (isinstance(item, int) and abs(item) <= EXACT)
 
 
-def _fraction(value: object) -> Fraction:
+def fraction(value: object) -> Fraction:
     """The number that an object is, exactly; 0 where it is none, and 2^1000 where it is beyond."""
     if isinstance(value, np.integer) and _is_whole(value):
         return Fraction(int(value))
@@ -290,10 +293,12 @@ def _exponent(spacing: Fraction) -> int:
 
 
 def _real(value: object) -> float:
-    """The nearest float; NaN where the object is no number, whatever it raises when it is asked."""
+    """The nearest float; NaN where the object is no real number, whatever it raises when it is asked."""
     if isinstance(value, int):
         return float(min(max(int.__int__(value), -FARTHEST), FARTHEST))
     try:
+        if value is np.ma.masked or getattr(getattr(value, "dtype", None), "kind", "") == "c":
+            return math.nan  # numpy would warn of it, which whoever looks would see
         return float(value)  # type: ignore[arg-type]
     except Exception:  # an error that one person's value can cause is a release
         return math.nan

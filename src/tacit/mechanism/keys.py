@@ -17,7 +17,7 @@ from ..core.events import PartitionSelection
 from . import scales
 from .charging import Offer, Random, Terms
 from .draws import check_scale, discrete_laplace
-from .inputs import ROOM
+from .inputs import ROOM, fraction
 
 LEAST = 1e-300
 """The least chance of a key held by one person: smaller ones lose their digits."""
@@ -93,9 +93,5 @@ def _shown(name: Hashable) -> str:
 
 
 def _count(value: object) -> int:
-    """A number of people; whatever is no whole number counts as 0."""
-    try:
-        found: int = int(value)  # type: ignore[call-overload]
-        return min(max(found, 0), ROOM)
-    except Exception:  # an error that one person's value can cause is a release
-        return 0
+    """A number of people, rounded down; whatever is no number counts as 0."""
+    return min(max(math.floor(value if type(value) is int else fraction(value)), 0), ROOM)

@@ -78,7 +78,7 @@ def estimate(responses: object, *, epsilon: float, categories: Categories = 2, c
     epsilon = check.positive("epsilon", epsilon)
     event = RandomizedResponse(epsilon, len(words))
     place = {word: i for i, word in enumerate(words)}
-    found = [place[item] for item in map(_hashed, _listed(responses)) if item in place]
+    found = [where for item in _listed(responses) if (where := _place(place, item, -1)) >= 0]
     error = _error(event, len(found), confidence)
     offer = Offer("estimate", event, Adjacency.REPLACE, error, confidence, "local", (COVERS,))
     return offer.drawn(lambda chance: _shares(np.array(found, dtype=np.int64), event), Terms())
@@ -121,15 +121,6 @@ def _place(places: dict[Hashable, int], item: object, otherwise: int) -> int:
         return places.get(item, otherwise)
     except Exception:  # an error that one person's answer can cause is a release
         return otherwise
-
-
-def _hashed(item: object) -> Hashable:
-    """The item, or None where it can be no key of a dictionary: then it is none of the categories."""
-    try:
-        hash(item)
-    except TypeError:
-        return None
-    return item
 
 
 def _truthful(epsilon: float, k: int) -> float:

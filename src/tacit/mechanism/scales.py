@@ -16,6 +16,8 @@ FINEST = 1e-7
 """How far above the least noise multiplier, relative to it, a search may end."""
 LARGEST = 1 - 1e-9
 """A delta above this is calibrated as this: nearer to 1, no digits are left of what it leaves."""
+WIDEST, FAINTEST = 1e12, 1e-300
+"""An epsilon above the first is calibrated as this one; a delta below the second has too few digits."""
 
 
 def pure_multiplier(epsilon: float, change: float) -> float:
@@ -28,7 +30,9 @@ def pure_multiplier(epsilon: float, change: float) -> float:
 @lru_cache(maxsize=1024)
 def gaussian_multiplier(epsilon: float, delta: float, adjacency: Adjacency) -> float:
     """The least noise multiplier of a Gaussian that is (epsilon, delta)-DP."""
-    return calibrate(epsilon=epsilon, delta=min(delta, LARGEST), adjacency=adjacency).noise_multiplier
+    if delta < FAINTEST:
+        raise BadInput(f"delta must be at least {FAINTEST:g} for Gaussian noise.", fix="Use laplace, which needs none.")
+    return calibrate(epsilon=min(epsilon, WIDEST), delta=min(delta, LARGEST), adjacency=adjacency).noise_multiplier
 
 
 @lru_cache(maxsize=1024)
@@ -36,7 +40,7 @@ def discrete_gaussian_multiplier(epsilon: float, delta: float, sensitivity: int,
     """The least noise multiplier of a discrete Gaussian, verified on its own event."""
 
     def fits(multiplier: float) -> bool:
-        return cost(DiscreteGaussian(multiplier, sensitivity), min(delta, LARGEST), adjacency) <= epsilon
+        return cost(DiscreteGaussian(multiplier, sensitivity), min(delta, LARGEST), adjacency) <= min(epsilon, WIDEST)
 
     return _least(fits, gaussian_multiplier(epsilon, delta, adjacency))
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Source
-from .global_randomness import lent
+from ..core.global_randomness import lent
 from .names import numbers
 from .trainings import Fit, Labels, Network, as_training, class_numbers
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from ..core import BadInput
 from ..core.arrays import Array
+from ..core.global_randomness import lent
 from .alone import NetworkShares, one_by_one
-from .global_randomness import lent
 from .names import numbers
 from .teachers import AT_ONCE, fleet_of
 from .trainings import Fit, Labels, Network, as_training, class_numbers

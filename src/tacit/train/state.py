@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..core import BadInput
-from .terms import check_continues, optimizer_terms, terms
+from .terms import check_continues, optimizer_terms, scheduled, terms
 
 if TYPE_CHECKING:
     from .step import PrivateStep
@@ -107,7 +107,8 @@ def _restored(step: PrivateStep, state: dict[str, Any]) -> None:
 
 def _compare(step: PrivateStep, state: dict[str, Any]) -> None:
     """Refuse other terms than the run began with; the optimizer may also be as it was when the state was saved."""
-    check_continues(state["terms"], terms(step), state["optimizer_terms"])
+    moved = scheduled(state["optimizer"]["param_groups"], step.optimizer.param_groups)
+    check_continues(state["terms"], terms(step), state["optimizer_terms"], moved)
     at, step.course.key, start = step.position, state["data_key"], state["start"]
     fresh = not step.cryptographic and at.run != state["run"]  # a step of the same run has another secret by now
     if fresh and start and step.course.seed_mark(at.secret) != start:
@@ -117,17 +118,19 @@ def _compare(step: PrivateStep, state: dict[str, Any]) -> None:
 def _put(step: PrivateStep, state: dict[str, Any]) -> None:
     at, began, start = _position(step, state), dict(state["terms"]), _of(str, state["start"])
     was = copy.deepcopy((step.model.state_dict(), step.optimizer.state_dict())), torch.get_rng_state()
+    unbroken, step.unbroken = step.unbroken, False  # with one half of a state a step would be repeated otherwise
     try:
         _load(step, state)
     except BaseException:
         step.model.load_state_dict(was[0][0])
         step.optimizer.load_state_dict(was[0][1])
         torch.set_rng_state(was[1])
+        step.unbroken = unbroken
         raise
     step.position = at
     step.course.restore(began, start)
-    step._given, step.unbroken = None, True
-    step._charged = ""  # going on is charged, under the run's own key, and takes a number
+    step._given, step._charged = None, ""  # going on is charged, under the run's own key, and takes a number
+    step.unbroken = True
 
 
 def _position(step: PrivateStep, state: dict[str, Any]) -> Position:
@@ -154,7 +157,7 @@ def _load(step: PrivateStep, state: dict[str, Any]) -> None:
     model = OrderedDict(state["model"])
     model._metadata = OrderedDict(state["metadata"])  # type: ignore[attr-defined]
     step.model.load_state_dict(model)
-    step.optimizer.load_state_dict(state["optimizer"])
+    step.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # torch keeps these tensors, and changes them
     torch.set_rng_state(state["dropout"].cpu())
     if step.device.type == "cuda" and state["device_dropout"] is not None:
         torch.cuda.set_rng_state(state["device_dropout"].cpu(), step.device)

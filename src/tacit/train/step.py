@@ -244,7 +244,7 @@ class PrivateStep:
             if order % self.plan.steps_per_draw == 0:
                 self._sample_key = self._secret.key(b"sample", number)
             yield self._give(drawn(order, self._sample_key, self._secret.key(b"records", number)))
-            if self.done != order + 1:
+            if self.done != order + 1 and self.course.restored == restored:  # or a state was loaded: draw from there
                 raise BadInput(
                     "A batch was drawn and not given to the step exactly once.",
                     fix="Call step(batch) for every batch; skipping by what it holds would void the claim.",
@@ -321,7 +321,7 @@ class PrivateStep:
             )
         if not self.unbroken:
             raise BadInput(
-                "The last step was broken off while the run moved on to the next, so this run cannot go on.",
+                "The last step, or the loading of a state, was broken off halfway, so this run cannot go on.",
                 fix="Make a new step and load the last saved state, or resume from the checkpoint.",
             )
 

@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import platform
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +34,12 @@ if TYPE_CHECKING:
     from .step import PrivateStep
 
 Terms = dict[str, str]
+Groups = Sequence[Mapping[str, Any]]
 SHORT = 60
 """Values up to this length are shown in a refusal; longer ones are compared by their hash."""
 DATA = "data"
+SCHEDULED = "optimizer.lr", "optimizer.momentum", "optimizer.betas"
+"""Settings that torch's schedules move; the first of their values is set when a schedule is made."""
 LOOKED_AT, READ = 16, 4
 """How many records of an unknown kind of data set are compared, and how often each is read. A data set that randomises
 one record in ten passes for a constant one with probability 0.002.
@@ -77,7 +80,7 @@ def versions() -> Terms:
     """The versions of libraries: another version may round differently, and a repeated step would draw other noise."""
     return {
         "version.tacit": __version__,
-        "version.torch": torch.__version__,
+        "version.torch": str(torch.__version__),  # a class of its own, which torch.load would refuse
         "version.numpy": np.__version__,
         "version.python": platform.python_version(),
     }
@@ -188,15 +191,28 @@ def check_same(every: list[Terms]) -> None:
     )
 
 
-def check_continues(saved: Terms, now: Terms, current: Terms) -> None:
-    """Refuse to continue under other terms than the saved run began with; `current` are the optimizer's when saved."""
-    moved = [name for name in current if now.get(name) == current[name]]
+def check_continues(saved: Terms, now: Terms, current: Terms, scheduled: Sequence[str] = ()) -> None:
+    """Refuse to continue under other terms than the saved run began with.
+
+    `current` are the optimizer's when the state was saved, and `scheduled` those that a schedule moves.
+    """
+    moved = [*scheduled, *(name for name in current if now.get(name) == current[name])]
     names = [name for name in differing([saved, now]) if name != DATA and name not in moved]
     if names:
         pairs = {name: [saved.get(name, "absent"), now.get(name, "absent")] for name in names[:4]}
         told = "; ".join(_told(name, pair, "was", "is now") for name, pair in pairs.items())
         whose = "another plan" if names[0].startswith("plan.") else "other settings"
         raise BadInput(f"The state belongs to {whose}: {told}.", fix="Repeat the settings of the run that was saved.")
+
+
+def scheduled(saved: Groups, now: Groups) -> Sequence[str]:
+    """The settings that a schedule of the saved run moves, if both optimizers start from the same learning rates.
+
+    A new schedule sets the first of its values when it is made; loading the state then puts the saved ones back.
+    """
+    moves = all("initial_lr" in group for group in saved)
+    starts = ([_plain(group.get("initial_lr", group.get("lr"))) for group in groups] for groups in (saved, now))
+    return SCHEDULED if moves and len(set(map(tuple, starts))) == 1 else ()
 
 
 def _told(name: str, values: list[str], *words: str) -> str:

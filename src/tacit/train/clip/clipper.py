@@ -80,11 +80,10 @@ class Clipper:
         structure = self.structure(batch)
         if not structure.together:
             return self.alone(batch, mask)
-        with self.tidied():
-            return self._all_at_once(batch, mask, structure)
+        return self._all_at_once(batch, mask, structure)
 
-    def tidied(self) -> AbstractContextManager[None]:
-        """Context in which passes over all records leave none of their tensors in the model's attributes."""
+    def tidied(self) -> AbstractContextManager[Callable[[], bool]]:
+        """Context in which a pass over all records leaves none of its tensors in the model's attributes."""
         return taken_back(self.model.modules() if self.listed is None else self.listed.modules)
 
     def _all_at_once(self, batch: Any, mask: Tensor, structure: Structure) -> Clipped:
@@ -104,9 +103,10 @@ class Clipper:
         """Clip all records at once, in the way that `structure` describes."""
         forward = structure.forward(self.losses, batch, self.parameters, self.constants())
         known = mask, self.clip_norm, self.weigh
-        if structure.checkpointed and self.add is None:
-            return clipped_again(forward, *known)
-        return clipped_sum(forward, *known, self.add, self._room())
+        with self.tidied():
+            if structure.checkpointed and self.add is None:
+                return clipped_again(forward, *known)
+            return clipped_sum(forward, *known, self.add, self._room())
 
     def without_raising(self, batch: object, mask: Tensor, structure: Structure, alike: Alike) -> Clipped:
         """Clip all records at once except those at which operations raise; the others are computed exactly as before.
@@ -126,8 +126,7 @@ class Clipper:
     def raising(self, batch: object) -> Failed:
         """Find the records at which operations raise in an eager pass over all of them."""
         structure = self.structure(batch)
-        with self.tidied():
-            found = self._tried(lambda: self._once(batch, structure))
+        found = self._tried(lambda: self._once(batch, structure))
         return found if isinstance(found, Failed) else Failed()
 
     def _runs(self, batch: object, structure: Structure) -> bool:
@@ -136,7 +135,8 @@ class Clipper:
 
     def _once(self, batch: Any, structure: Structure) -> None:
         every = torch.ones(size(batch), dtype=torch.bool, device=tensors(batch)[0].device)
-        per_example(structure.forward(self.losses, batch, self.parameters, self.constants()), every)
+        with self.tidied():
+            per_example(structure.forward(self.losses, batch, self.parameters, self.constants()), every)
 
     def _tried(self, run: Callable[[], T]) -> T | Failed:
         """The result of a run with the step's coins from the first on, or the records that made it raise."""
@@ -226,10 +226,10 @@ class Clipper:
         """How to run batches of this shape, found by a probe on made-up examples; cached."""
         key = self.key(batch)
         if key not in self.structures:
-            with self.products(), self.tidied():
+            with self.products(), self.tidied() as tidy:
                 found = probe(self._looked_at, self.parameters, batch, self.constants(), self.model)
                 with unchanged(self.constants(), self.model):
-                    found = self._forgetful(batch, self._compared(batch, found))
+                    found = self._forgetful(batch, self._compared(batch, found), tidy)
             self._check_reach(found, batch)
             self.structures[key], self.shapes[key] = found, made_up(batch, 1)
         return self.structures[key]
@@ -250,8 +250,8 @@ class Clipper:
         for key, structure in self.structures.items():
             if key[1] != here:  # other code runs there; what it is now cannot be looked at
                 continue
-            with self.products(), self.tidied():
-                found = self._forgetful(self.shapes[key], self._compared(self.shapes[key], structure, seed))
+            with self.products(), self.tidied() as tidy:
+                found = self._forgetful(self.shapes[key], self._compared(self.shapes[key], structure, seed), tidy)
             if structure.together:
                 self._check_reach(found, self.shapes[key])
             self.structures[key] = found
@@ -270,13 +270,15 @@ class Clipper:
             return structure
         return Structure(together=False, reason=DISAGREES)
 
-    def _forgetful(self, batch: object, structure: Structure) -> Structure:
+    def _forgetful(self, batch: object, structure: Structure, tidy: Callable[[], bool]) -> Structure:
         """The structure, if a pass leaves no state behind; otherwise one record at a time, where all state is restored.
 
         A model that can also reach state that cannot be restored is refused: it could see how many passes there were.
         """
         near = partial(Surroundings, self.model, self.loss, self.parameters, near=True)
-        if not structure.together or not (what := keeps(self._looked_at, self.parameters, batch, structure, near)):
+        if not structure.together:
+            return structure
+        if not (what := keeps(self._looked_at, self.parameters, batch, structure, near, tidy)):
             return structure
         for path, kind in self._tried_alone(batch)[0].items():
             raise seen_again(what, path, kind)

@@ -1,13 +1,16 @@
-"""Take back tensors of all records that a model has kept in its attributes, such as attention weights for a picture.
+"""Take back what a pass has put into attributes of modules, such as attention weights for a picture.
 
-No later pass can use them, since every tensor that an operation is given must come from its own pass. But the model
-leaves the training, and with it they would: the activations of the last records, in tensors that cannot be copied.
+The model would leave the training with it: the activations of the last records, in tensors that cannot be copied. Every
+pass over all records begins as the first one did, because code may ask whether an attribute is there. If what one pass
+left were there for the next, a record that makes a batch run twice would lead all others to other code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import cast
 
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
@@ -15,18 +18,28 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 _ABSENT = object()
 _OWN = frozenset(vars(nn.Module()))
 """What every module has: parameters, hooks and so on, into which no pass may write records."""
+Container = list[object] | dict[object, object] | set[object] | deque[object]
+CONTAINERS = (list, dict, set, deque)
 
 
 @contextmanager
-def taken_back(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Restore, at the end, the attributes of modules in which tensors of all records were put meanwhile."""
+def taken_back(modules: Iterable[nn.Module]) -> Iterator[Callable[[], bool]]:
+    """Restore, at the end, the attributes of modules in which a pass has put tensors that it made.
+
+    Yields a function that does so at any time, and says whether there was something to restore.
+    """
     before = [(module, {name: _copied(value) for name, value in _kept(module)}) for module in modules]
+
+    def back() -> bool:
+        found = [(module, was, name) for module, was in before for name, value in _kept(module) if _of_a_pass(value)]
+        for module, was, name in found:
+            _restore(module, name, was.get(name, _ABSENT))
+        return bool(found)
+
     try:
-        yield
+        yield back
     finally:
-        for module, was in before:
-            for name in [name for name, value in _kept(module) if _holds_records(value)]:
-                _restore(module, name, was.get(name, _ABSENT))
+        back()
 
 
 def _kept(module: nn.Module) -> Iterable[tuple[str, object]]:
@@ -45,27 +58,29 @@ def _restore(module: nn.Module, name: str, was: object) -> None:
 
 
 class _Copy:
-    """What a list or dict held."""
+    """What a list, dict, set or deque held."""
 
-    def __init__(self, of: list[object] | dict[object, object]) -> None:
+    def __init__(self, of: Container) -> None:
         self.of, self.held = of, of.copy()
 
     def restore(self) -> None:
-        if isinstance(self.of, dict) and isinstance(self.held, dict):
-            self.of.clear()
+        self.of.clear()
+        if isinstance(self.of, dict):
+            self.of.update(cast(dict[object, object], self.held))
+        elif isinstance(self.of, set):
             self.of.update(self.held)
-        elif isinstance(self.of, list) and isinstance(self.held, list):
-            self.of[:] = self.held
+        else:
+            self.of.extend(self.held)
 
 
 def _copied(value: object) -> object:
-    return _Copy(value) if type(value) in (list, dict) else value  # type: ignore[arg-type]
+    return _Copy(value) if type(value) in CONTAINERS else value  # type: ignore[arg-type]
 
 
-def _holds_records(value: object) -> bool:
-    """Whether a value is, or directly holds, a tensor of all records."""
+def _of_a_pass(value: object) -> bool:
+    """Whether a value is, or directly holds, a tensor of all records or one with a graph."""
     if isinstance(value, Tensor):
-        return is_functorch_wrapped_tensor(value)
+        return is_functorch_wrapped_tensor(value) or value.grad_fn is not None
     if isinstance(value, Mapping):
-        return any(map(_holds_records, value.values()))
-    return isinstance(value, tuple | list | set) and any(map(_holds_records, value))
+        return any(map(_of_a_pass, value.values()))
+    return isinstance(value, tuple | list | set | deque) and any(map(_of_a_pass, value))

@@ -19,13 +19,15 @@ def keeps(
     batch: object,
     structure: Structure,
     around: Callable[[], Surroundings],
+    tidy: Callable[[], bool],
 ) -> str:
     """What a joint pass leaves behind that differs from pass to pass; empty if nothing.
 
     No record's values can be in it, but the number of passes is private: it follows from the sample's size. The same
     holds for a generator that is reseeded in every pass: what a record draws would depend on its position. A value may
     stop a pass in torch's part of the backward pass. So state that code changes there is compared before and after each
-    of its calls.
+    of its calls. `tidy` takes back what passes put into attributes, as is done after each pass of a step, and says
+    whether there was something. Then code that runs only where it is missing is looked at, too.
     """
     with same_random(), NoDropout():
         run = partial(run_through, structure.forward(loss, usable(loss, parameters, batch), parameters))
@@ -36,21 +38,26 @@ def keeps(
         with moved_weights(parameters, SHARE if _runs_at(run, parameters) else 0.0, 0):
             now, between = around(), list[str]()
             left = now.moved_by(lambda: looked_backwards(run, lambda: between.append(now.otherwise())))
+            if not left and tidy():
+                left = around().moved_by(lambda: (run(), tidy()))
         if left:
             return f"a call changes {left}, which the next call would see"
-        if not repeats(lambda: [run()[1]]):
+        if not repeats(lambda: [run()[1]], tidy):
             return "the same records and seeds give other losses from call to call"
     met = next(filter(None, between), "")
     return f"{met} is changed while the backward pass runs, and would stay so if a value stopped it" if met else ""
 
 
-def repeats(run: Callable[[], Sequence[Tensor]]) -> bool:
+def repeats(run: Callable[[], Sequence[Tensor]], tidy: Callable[[], object] = lambda: None) -> bool:
     """Whether a run gives the same, but for rounding, each time that the generators start alike.
 
-    It does not where numbers come from elsewhere, such as a generator that is made and seeded anew in every pass.
+    It does not where numbers come from elsewhere, such as a generator that is made and seeded anew in every pass. The
+    last run begins after a `tidy`: code that asks whether an earlier pass has left something gives other numbers there.
     """
     found = []
-    for _ in range(3):
+    for turn in range(3):
+        if turn == 2:
+            tidy()
         with same_random():
             found.append([one.detach().double().nan_to_num() for one in run()])
     first, *others = found
