@@ -516,10 +516,21 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert found["released_bound"] is None
     assert 0 < found["teacher_accuracy"] < 1
     evidence = tacit.Evidence.load(found["evidence"])
+    assert evidence.utility["most frequent class"] == found["baseline"]
+    assert 0.1 <= found["baseline"] < 0.3
     assert evidence.upper.epsilon == found["bound"]["epsilon"]
     assert any("count as public" in line for line in evidence.not_covered)  # no `members` said who is private
     with np.load(found["labels"]) as labels:
         assert labels["label"].max() <= 9
+
+
+def test_a_student_that_learns_nothing_is_told_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.toml").write_text(RUN.replace("noise_answer = 4", "noise_answer = 4000").replace("epsilon", "# "))
+    status, out, err = Command(capsys, monkeypatch)("pate", "run.toml", "--seed", "1")
+    assert status == 0, err
+    assert "right; the most frequent class has" in out
+    assert "no better than answering with the most frequent class" in err
 
 
 def test_the_command_releases_a_bound_and_takes_other_spellings(tmp_path, capsys, monkeypatch):

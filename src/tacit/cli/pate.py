@@ -85,9 +85,10 @@ def described_run(file: RunFile, folder: Path | None = None, **more: object) -> 
 
 def _evidence(done: PATE, made: PateRun, file: RunFile, payer: Spender | None, accuracy: float | None) -> Evidence:
     from ..data.frames import named
+    from ..study.released import ACCURACY, BASELINE
 
-    utility = {} if accuracy is None else {"test accuracy": accuracy}
-    found = done.evidence(utility=utility)
+    rates = {} if accuracy is None else {ACCURACY: accuracy, BASELINE: made.baseline()}
+    found = done.evidence(utility={key: rate for key, rate in rates.items() if rate is not None})
     text = OWN_WORDS if made.records.schema is None else OWN_FACTS
     words = (text.format(named(made.records.derived)),) if made.records.derived else ()
     public = () if made.records.members is not None else (OWN_PUBLIC,)
@@ -156,7 +157,7 @@ def _told(
 ) -> Result:
     from ..pate.student import Constant, NotTaught
 
-    bound, design = done.bound_, done.design_
+    bound, design, baseline = done.bound_, done.design_, made.baseline()
     data: Json = {
         **written,
         "queries": design.queries,
@@ -166,13 +167,14 @@ def _told(
         "released_bound": None if released is None else released.to_json(),
         "teacher_accuracy": made.teacher_accuracy(),
         "student_accuracy": accuracy,
+        "baseline": baseline,
         "receipt": None if payer is None else payer.to_json(),
     }
     rows = [
         ("epsilon", f"{bound.epsilon:.6g} at delta {small(bound.delta)}, one {bound.unit}"),
         ("answered", f"{done.answered_} of {design.queries} queries; the claim pays for {design.answers} answers"),
         ("teachers", f"{data['teacher_accuracy']:.2%} right on average (for you alone: no noise covers this)"),
-        ("student", "was not tested" if accuracy is None else f"{accuracy:.2%} right"),
+        ("student", _student(accuracy, baseline)),
         *(() if released is None else (("released", f"{released.epsilon:.6g}: the data-dependent bound, with noise"),)),
         *((name, path) for name, path in written.items() if path is not None),
     ]
@@ -187,3 +189,12 @@ def _told(
         folder = shlex.quote(str(Path(written["model"]).parent))
         lines.append(f"Next: tacit bracket {folder} attacks this student, audits its run, and writes a page.")
     return Result(data, rows, lines)
+
+
+def _student(accuracy: float | None, baseline: float | None) -> str:
+    """How often the student is right, beside whoever answers with the most frequent class for everybody."""
+    if accuracy is None or baseline is None:
+        return "was not tested"
+    if accuracy <= baseline:
+        note("The student is no better than answering with the most frequent class for everybody.")
+    return f"{accuracy:.2%} right; the most frequent class has {baseline:.2%}"

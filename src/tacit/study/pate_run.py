@@ -18,7 +18,7 @@ from ..pate.student import NotTaught, student_of
 from ..pate.trainings import as_training
 from .holdout import in_value_order, training_rows
 from .run_file import RunFile
-from .run_training import maker
+from .run_training import baseline, maker
 from .training import optimizer
 
 Mask = NDArray[np.bool_]
@@ -110,6 +110,10 @@ class PateRun:
         if not rows.size or isinstance(self.estimator._student, NotTaught):
             return None
         return float(np.mean(self.estimator.predict(self.records.x[rows]) == self.records.y[rows]))
+
+    def baseline(self) -> float | None:
+        """The share of those records that the most frequent class has."""
+        return baseline(self.records.y[self.held_out]) if self.held_out.size else None
 
     def teacher_accuracy(self) -> float | None:
         """Of a teacher on average, on the same records: for the operator, since no noise covers it."""
