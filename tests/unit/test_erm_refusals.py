@@ -17,6 +17,7 @@ from tacit.erm import (
     PrivateLogisticRegression,
     PrivateStandardScaler,
 )
+from tacit.erm.rows import answers, places
 
 X = np.random.default_rng(0).normal(size=(300, 3))
 Y = (X[:, 0] > 0).astype(int)
@@ -57,6 +58,14 @@ def test_complex_labels_are_refused_without_their_values():
     with pytest.raises(BadInput, match="Complex data not supported") as refused:
         PrivateGaussianNB(delta=1e-3, classes=[0, 1]).fit(X[:3], np.array([777.125 + 1j, 1, 0]))
     assert "777" not in str(refused.value)
+
+
+def test_a_complex_word_of_a_category_is_one_label_of_none():
+    """scikit-learn refused the whole column, and printed every label."""
+    pd = pytest.importorskip("pandas")
+    column = pd.Series([0, 777.125 + 1j, 1, 1 + 0j], dtype="category")
+    assert places(answers(column), np.array([0, 1])).tolist() == [0, -1, 1, 1]
+    PrivateGaussianNB(delta=1e-3, classes=[0, 1]).fit(X[:4], column)
 
 
 @pytest.mark.parametrize("state", [1.5, -1, "7", np.random.RandomState(0)])

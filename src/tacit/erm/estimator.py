@@ -28,7 +28,7 @@ from ..core.randomness import Seeded
 from ..core.shown import small
 from ..mechanism import Account
 from .budget import Budget
-from .trials import changes, refuse_trial, searched
+from .trials import by_ensemble, changes, refuse_trial, searched
 
 SIZE = "the number of records is public"
 AT_MOST = "there are at most {:,} records"
@@ -36,8 +36,8 @@ AT_MOST = "there are at most {:,} records"
 FLOATS = "noise is drawn in float64, not on a grid: an attacker who sees every bit of the weights is not covered"
 TUNED = "settings that were chosen by looking at the data"
 BEFORE = (
-    "what was computed from the records before the fit without noise, such as means by which rows were scaled, or "
-    "folds of equal shares of every class"
+    "what was computed from the records before the fit without noise, such as means by which rows were scaled, folds "
+    "of equal shares of every class, or the numbers that an ensemble gives to the labels that occur"
 )
 SCORED = "scores on the records that it was trained on: they are not released with the weights"
 SEEDED = "anybody who knows the seed that the noise was drawn from, or sees another release drawn from it"
@@ -77,7 +77,12 @@ class PrivateEstimator(BaseEstimator):
     _changed = False
 
     def set_params(self, **params: object) -> Self:
-        """Change settings; a copy by `sklearn.base.clone` whose settings were changed will not fit: see `trials`."""
+        """Change settings; a copy by `sklearn.base.clone` whose settings were changed will not fit: see `trials`.
+
+        The seeds that ensembles of scikit-learn give to their parts are not taken where `random_state` is None.
+        """
+        if self.random_state is None and by_ensemble():
+            params.pop("random_state", None)
         self._changed = self._changed or (self._copied and changes(params))
         return super().set_params(**params)  # type: ignore[no-any-return]
 

@@ -135,7 +135,8 @@ def answers(y: object, *, guess: bool = False) -> Array:
 
     _real(y)
     if guess or not isinstance(y, list | tuple):
-        column = np.asarray(column_or_1d(y, warn=True))
+        held = y if guess or np.asarray(y).dtype.kind != "c" else np.asarray(y, dtype=object)  # one word of a category
+        column = np.asarray(column_or_1d(held, warn=True))
         typed = guess or isinstance(y, np.ndarray) or column.dtype.kind not in "US"
         return column if typed else column.astype(object)  # in a series of polars one text makes texts of all
     found = np.empty(len(y), dtype=object)

@@ -24,6 +24,11 @@ THRESHOLDS = "sklearn.model_selection._classification_threshold", "TunedThreshol
 BAGGING, BOOSTING = "_parallel_build_estimators", "sklearn.ensemble._weight_boosting"
 PARTS = ("_fit_ovo_binary", "_impute_one_feature")
 """OneVsOneClassifier fits on the records of two classes, IterativeImputer on those that have a value."""
+PIPELINE = ("fit", "fit_transform", "fit_predict")
+MIXED = ("sklearn.cluster._birch",)
+"""Birch clusters means of many records."""
+SEEDS = "_set_random_states"
+"""Ensembles give their parts seeds of 31 bits, which anybody can try out."""
 FREE = ("random_state", "ledger", "warm_start")
 """Settings of a copy that may be changed: nothing is chosen by them."""
 
@@ -44,6 +49,12 @@ def refuse_trial(name: str, *, marked: bool, size_is_public: bool) -> None:
             f"Bagging and AdaBoost draw rows with replacement: {name} would count one person several times, and its "
             "claim is for one row.",
             fix="For bagging use bootstrap=False.",
+        )
+    if _mixed():
+        raise BadInput(
+            "Birch, and pipelines that sample rows anew, fit on rows that several records made, or that are there "
+            f"several times: the claim of {name} is for one row of one person.",
+            fix=f"Fit {name} to the records themselves.",
         )
     if marked or searched():
         raise BadInput(
@@ -84,6 +95,26 @@ def _resampled() -> bool:
         return True
     ensembles = (frame.f_locals.get("ensemble") for frame in _callers() if frame.f_code.co_name == BAGGING)
     return any(getattr(ensemble, "bootstrap", False) for ensemble in ensembles)
+
+
+def _mixed() -> bool:
+    """Whether rows are not the records. Birch makes them of many; samplers of a pipeline, which have `fit_resample` as
+    those of imbalanced-learn do, repeat rows, or make new ones between two people's.
+    """
+    return any(frame.f_globals.get("__name__") in MIXED or _resamples(frame) for frame in _callers())
+
+
+def _resamples(frame: FrameType) -> bool:
+    if frame.f_code.co_name not in PIPELINE:
+        return False
+    steps = getattr(frame.f_locals.get("self"), "steps", None)
+    named = [step for step in steps if isinstance(step, tuple)] if isinstance(steps, list) else []
+    return any(hasattr(part, "fit_resample") for step in named for part in step)
+
+
+def by_ensemble() -> bool:
+    """Whether an ensemble of scikit-learn is giving its parts seeds."""
+    return any(frame.f_code.co_name == SEEDS for frame in _callers())
 
 
 def _callers() -> Iterator[FrameType]:
