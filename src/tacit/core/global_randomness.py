@@ -34,6 +34,13 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextlib.contextmanager
+def turn() -> Iterator[None]:
+    """Wait until no other thread trains with the global generators, and keep others waiting inside the context."""
+    with _turn:
+        yield
+
+
+@contextlib.contextmanager
 def lent(generator: np.random.Generator) -> Iterator[None]:
     """Seed all global generators from a copy of `generator` inside the context, and restore their states afterwards."""
     drawn = copy.deepcopy(generator).integers(0, 2**32, 8, dtype=np.uint64)

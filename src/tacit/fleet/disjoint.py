@@ -13,7 +13,7 @@ import copy
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,11 +22,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..core import SlowWarning, check
+from ..core.global_randomness import turn
 from ..train.clip.arrays import ordinary_modes
 from .device import Batch, Compiled, Gradients
 from .fleet import Fleet, Models, _gradients, _make, _products, _started, _train
 from .indexing import looks_up
-from .optimizers import check_elementwise
+from .optimizers import check_elementwise, elementwise
 from .order import Draws, Epochs, Pool
 from .stack import Stack
 
@@ -62,6 +63,7 @@ class Steps:
         check.whole("batch_size", self.batch_size)
 
 
+@turn()
 def train_disjoint(
     fleet: Fleet,
     x: ArrayLike,
@@ -143,14 +145,15 @@ class _Training:
         except BaseException as error:  # libraries in Rust raise others than `Exception`
             if isinstance(error, MemoryError | torch.OutOfMemoryError) and not self._fits(before):
                 raise
-            raising = [k for k, mine in enumerate(rows) if not self._survives(mine, before[k])]
+            raising = self._raising(rows, before)
             if not raising:
                 raise
         for k in raising:
             failed(k)
         if len(raising) == len(rows):
             return _started(self.fleet, _seeds(before))
-        return self.trained([NOBODY if k in raising else mine for k, mine in enumerate(rows)], before)
+        kept = [k for k in range(len(rows)) if k not in raising]
+        return self.trained(_only(rows, kept), before)
 
     def _fits(self, rngs: Sequence[np.random.Generator]) -> bool:
         """Whether one step of that many models fits in memory. No record is used for the test."""
@@ -165,10 +168,30 @@ class _Training:
             return True
         return True
 
-    def _survives(self, rows: Rows, rng: np.random.Generator) -> bool:
-        """Whether one model can be trained on its own records without raising."""
+    def _raising(self, rows: list[Rows], rngs: Sequence[np.random.Generator]) -> list[int]:
+        """Find the models whose own records make the training raise.
+
+        Models are tested in groups, each in a stack of the full size in which all other shards are empty. A model then
+        gets batches of the shapes, and random numbers (dropout), that it gets in the training itself. So it raises here
+        if and only if it would raise there, which a model that is trained by itself might not. Nobody is found if a
+        second attempt succeeds: the fault was not in the records.
+        """
+        found: list[int] = []
+        groups = [] if self._survives(rows, rngs) else [range(len(rows))]
+        while groups:
+            group = groups.pop()
+            if len(group) == 1:
+                found.append(group[0])
+                continue
+            middle = len(group) // 2
+            halves = group[:middle], group[middle:]
+            groups += [half for half in halves if not self._survives(_only(rows, half), rngs)]
+        return sorted(found)
+
+    def _survives(self, rows: list[Rows], rngs: Sequence[np.random.Generator]) -> bool:
+        """Whether the models can be trained on these records without raising."""
         try:
-            self.trained([rows], [copy.deepcopy(rng)])
+            self.trained(rows, copy.deepcopy(list(rngs)))
         except KeyboardInterrupt:
             raise
         except BaseException:
@@ -185,9 +208,14 @@ class _Training:
         place = self.data.x.device
         with _products(fleet.precision), ordinary_modes(place), _own_chance(changes, place):
             how = _compiled(models, self.data, schedule) if self.compiled else _plain
-            for _ in _train(models, fleet.optimizer, Epochs(1, schedule.batch_size), batches, draws, how):
+            for _ in _train(models, elementwise(fleet.optimizer), Epochs(1, schedule.batch_size), batches, draws, how):
                 pass
         return models
+
+
+def _only(rows: list[Rows], models: Collection[int]) -> list[Rows]:
+    """The shards of some models; those of all others are empty."""
+    return [mine if k in models else NOBODY for k, mine in enumerate(rows)]
 
 
 def _seeds(rngs: Sequence[np.random.Generator]) -> list[int]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Source
+from ..core.global_randomness import lent
 from .aggregators import NOT_ANSWERED, Belief, Counts
 from .asking import next_queries
 from .design import Design
@@ -63,8 +64,10 @@ def ask(
 
 def _taught(how: Student, public_x: object, labels: Rows, classes: int, chance: Source) -> Predict:
     """A student. The labels are paid for and public, so an error of its training must not lose them."""
+    generator = chance.generator()
     try:
-        return how.taught(public_x, labels, classes, chance.generator())
+        with lent(generator):
+            return how.taught(public_x, labels, classes, generator)
     except KeyboardInterrupt:
         raise
     except BaseException as error:

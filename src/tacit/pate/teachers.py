@@ -7,9 +7,11 @@ in a fleet. Whether the training works at all is tried before (`trying`).
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +88,7 @@ class SeparateTeachers(Teachers):
             if model is None:
                 continue
             try:
-                with lent(np.random.default_rng(k)):
+                with lent(np.random.default_rng(k)), silent():
                     found = np.asarray(model(copy.deepcopy(x)), dtype=np.int64)
             except KeyboardInterrupt:
                 raise
@@ -136,13 +138,21 @@ def _one(
     if (labels == labels[0]).all():
         return _always(common)
     try:
-        with lent(generator):
+        with lent(generator), silent():
             model = fit(x[rows], labels, generator)
     except KeyboardInterrupt:
         raise
     except BaseException:  # an error that depends on records is a release
         return _always(common)
     return lambda asked: class_numbers(model, asked)
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[None]:
+    """Show no warnings: they tell of one shard's records (a rare class, a fit that does not converge)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _always(answer: int) -> Callable[[Any], Labels]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..core import BadInput, check
 from ..core.arrays import Array
+from ..core.global_randomness import lent
 
 if TYPE_CHECKING:
     from torch import nn
@@ -111,7 +112,8 @@ def _named(kind: str, x: Any, classes: int) -> Network:
     from ..train.recipe.networks import network
 
     features = int(np.prod(x.shape[1:]))
-    network(kind, features, classes)  # a name that is not known is told here
+    with lent(np.random.default_rng(0)):
+        network(kind, features, classes)  # a name that is not known is told here
     return Network(lambda: network(kind, features, classes))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core import BadInput
 from ..core.arrays import Array
-from ..core.global_randomness import lent
+from ..core.global_randomness import lent, turn
 from .alone import NetworkShares, one_by_one
 from .names import numbers
 from .teachers import AT_ONCE, fleet_of
@@ -170,7 +170,8 @@ def _own_code(how: Network) -> bool:
     from ..fleet.fleet import _make
     from .augmentations import Affine, Exchange
 
-    modules = list(_make(how.make, 0).modules())
+    with turn():
+        modules = list(_make(how.make, 0).modules())
     plain = all(type(part).__module__.startswith("torch.nn.modules.") for part in modules)
     changed = any(getattr(part, name) for part in modules for name in HOOKS) or any(
         "forward" in vars(part) for part in modules
