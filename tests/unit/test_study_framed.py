@@ -284,3 +284,27 @@ def test_a_trained_model_names_records_by_their_rows_too():
     parts = [_records(part, SCHEMA) for part in (inside, outside)]
     whole = _together(*parts, None, len(inside))
     assert whole.rows.tolist() == [*range(5, 30), *(30 + row for row in range(20) if row != 3)]
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_classifier_with_a_schema_is_attacked_and_audited_on_the_frames_that_it_was_fitted_to(as_file, tmp_path):
+    """It reads frames by its own schema, whose words for labels it answers with: numbers in the frame were refused."""
+    pytest.importorskip("sklearn")
+    from tacit.erm import PrivateLogisticRegression
+
+    schema = SCHEMA.with_(columns=(*SCHEMA.columns[:-1], Column("ill", "category", words=("0", "1"))))
+    (tmp_path / "people.schema.toml").write_text(schema.to_toml())
+    inside, others = (frame.assign(ill=(frame.ill == "yes").astype(int)) for frame in (people(120), people(120, 1)))
+    inside.loc[[3, 4], "ill"] = 7  # no class of the schema
+    own = str(tmp_path / "people.schema.toml") if as_file else schema
+    private = PrivateLogisticRegression(epsilon=2.0, schema=own, random_state=0).fit(inside)
+    found = tacit.attack(private, inside, others, references=2, rng=1)
+    assert found.provenance["records_without_a_known_label"] == 2
+    pairs = [(frame.drop(columns="ill"), frame.ill) for frame in (inside, others)]
+    assert tacit.attack(private, *pairs, references=2, rng=1).measurements == found.measurements
+    assert tacit.attack(private, inside, others, schema="ill", references=0, rng=1).measurements
+    both = tacit.bracket(private, inside, nonmembers=others, references=2, runs=16, isolation="none", rng=1)
+    assert both.measurements
+    assert both.demonstrations
+    with pytest.raises(BadInput, match="label that the schema knows"):
+        tacit.attack(private, inside.assign(ill=8), others)

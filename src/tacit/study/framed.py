@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from .cloning import refit
 from .finished_parts import Checkpoint
 from .membership import FPRS, AnyAttack
 from .models import Fit, FramedFit, FramedModel
+from .own_tables import own_schema, worded
 from .risk import placed
 
 Flags = NDArray[np.bool_]
@@ -43,6 +44,17 @@ class Arrays:
     codec: Codec | None = None
     derived: tuple[str, ...] = ()
     known: Flags | None = None
+
+    @classmethod
+    def asked_of(cls, target: object, schema: Schema | str | Path | None, *data: Any, numbers: bool = True) -> Arrays:
+        """Data for a model: one that was trained by a schema reads them by it, as numbers or as frames."""
+        own = own_schema(target)
+        if own is None or schema not in (None, own.label):
+            return cls.of(_own(schema, target), *data, numbers=numbers)
+        found = [worded(own, part) for part in data]
+        known = np.concatenate([flags for _, flags in found])
+        made = cls.of(None, *(part for part, _ in found), numbers=numbers)
+        return replace(made, derived=own.derived, known=None if known.all() else known)
 
     @classmethod
     def of(cls, schema: Schema | str | Path | None, *data: Any, numbers: bool = True) -> Arrays:
@@ -123,7 +135,7 @@ def attack(
     `checkpoint` names a folder that reference models are noted in as they are finished; the same attack that finds it
     goes on from there. It is a secret, and deleted at the end.
     """
-    given = Arrays.of(_own(schema, target), members, nonmembers, numbers=False)
+    given = Arrays.asked_of(target, schema, members, nonmembers, numbers=False)
     found = membership.attack(
         target, *given.parts, attacks=attacks, references=references, fit=fit, groups=given.groups(groups),
         confidence=confidence, rng=rng, fpr=fpr, output=output, augment=augment, checkpoint=checkpoint,
@@ -155,7 +167,7 @@ def audit(
     `data` is a pair (x, y), where x may be a data frame. With `schema` it may be a data frame itself. A Schema, or its
     file, turns records into numbers; the name of the label column leaves them a frame, which `fit` is given.
     """
-    given, train = Arrays.of(schema, data), refit(fit, None) or fit
+    given, train = Arrays.asked_of(fit, schema, data), refit(fit, None) or fit
     found = audit_arrays(
         given.fit(train), given.parts[0], claim=claim, game=game, canary=canary, runs=runs, seconds=seconds,
         confidence=confidence, isolation=isolation, rng=rng, delta=delta, adjacency=adjacency, checkpoint=checkpoint,
@@ -215,7 +227,7 @@ def bracket(
             target, data, nonmembers, schema=_schema(schema), references=references, runs=runs, confidence=confidence,
             canary=canary, groups=groups, rng=rng, checkpoint=checkpoint,
         )  # fmt: skip
-    given = Arrays.of(_own(schema, target), *([data] if nonmembers is None else [data, nonmembers]))
+    given = Arrays.asked_of(target, schema, *([data] if nonmembers is None else [data, nonmembers]))
     others = None if nonmembers is None else given.parts[1]
     model, train = target, fit
     if given.codec is not None:
