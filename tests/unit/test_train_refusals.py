@@ -466,6 +466,11 @@ CHANGES = {
     "a module replaced": (lambda m: m.__setitem__(0, nn.Linear(5, 8)), "Parameter 0.weight was unfrozen or added"),
     "a tensor replaced": (lambda m: setattr(m[0], "weight", parameter(8, 5)), "Parameter 0.weight was unfrozen"),
     "a module taken out": (lambda m: m.__delitem__(2), "taken out of the model"),
+    "other numbers": (lambda m: m.bfloat16(), "2.weight has another dtype"),
+    "another shape": (
+        lambda m: setattr(m[2].weight, "data", torch.zeros(CLASSES, 9)),
+        "2.weight has another dtype, shape",
+    ),
     "a trained one frozen": (lambda m: m[2].weight.requires_grad_(False), "frozen or replaced"),
 }
 

@@ -82,12 +82,13 @@ class Watched:
     """The parameters and modules of a model and its optimizer when the step was made, by the dicts that hold them.
 
     A trained parameter that was replaced since, or one that was unfrozen or added, would be taken for a public constant
-    and never be trained.
+    and never be trained. One of another dtype would be rounded more than the noise has room for.
     """
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, trained: Mapping[str, Tensor]) -> None:
         self.model, self.optimizer = model, optimizer
         self.trained = {id(tensor) for tensor in trained.values()}
+        self.kinds = [(name, tensor, _kind(tensor)) for name, tensor in trained.items()]
         self.left = {id(tensor) for tensor in model.parameters() if tensor.requires_grad} - self.trained
         self.moved = _count(optimizer)
         self._look()
@@ -109,6 +110,12 @@ class Watched:
                 "A trained parameter was frozen or replaced by another tensor since the step was made.",
                 fix="Copy values into parameters (load_state_dict without assign), or make a new step.",
             )
+        for name, tensor, kind in self.kinds:
+            if _kind(tensor) != kind:
+                raise BadInput(
+                    f"Parameter {name} has another dtype, shape or device than when the step was made.",
+                    fix="Call model.bfloat16(), model.half() or model.to(...) before the step is made.",
+                )
         if _count(self.optimizer) != self.moved:
             raise BadInput(
                 "The optimizer was given other parameters since the step was made.", fix="Make a new step with it."
@@ -136,6 +143,10 @@ class Watched:
 def _in(held: Mapping[str, object], name: str) -> object:
     """An entry of a module's dict; that of a scripted module has no `get`."""
     return held[name] if name in held else None  # noqa: SIM401
+
+
+def _kind(tensor: Tensor) -> tuple[torch.dtype, torch.Size, torch.device]:
+    return tensor.dtype, tensor.shape, tensor.device
 
 
 def _count(optimizer: torch.optim.Optimizer) -> int:
