@@ -174,3 +174,49 @@ def test_ranking_rows_first_gives_the_statistics_of_ranking_groups(keys, max_gro
     shape, rows_first, _ = statistics(table, keys, max_groups, 2, lost=False)
     assert shape.rows_first
     assert rows_first == statistics(table, keys, max_groups, 2)[1]
+
+
+def test_a_mutant_that_bounds_nobody_alone_is_caught(monkeypatch):
+    """Rows are added up together only of people who have at most `max_rows` in the group."""
+    from tacit.query import bounding
+    from tacit.query.engines import ibis
+
+    def together(shape, given):
+        found = kept(shape, given)
+        return found.mutate(u=ibis().null(found["u"].type()))
+
+    rng = np.random.default_rng(12)
+    kept = bounding.kept_rows
+    monkeypatch.setattr(bounding, "kept_rows", together)
+    found = list(moved(others(rng), nasty(rng), CITIES, 2, 2, lost=False))
+    assert any(most > term.most(shape.rows) for term, shape, most, _ in found)
+
+
+@pytest.mark.parametrize("listed", [[0, 1], [0, 3, 255], [-1, 0, 2], [0, 2**15], [0, 2**31], [-(2**63), 0, 2**63 - 1]])
+def test_whole_keys_of_any_size_keep_their_rows(listed):
+    """Listed keys are sorted in as few bits as hold the list; other keys are left out whatever they are."""
+    import pyarrow
+
+    kinds = [*listed, 7, 2**40, -(2**40), 2**63 - 1]
+    table = pyarrow.table({"who": np.arange(len(kinds)), "kind": np.array(kinds, dtype=np.int64)})
+    query = Table(table, unit="who", lost=0).group_by("kind", keys=listed).count()
+    exact = totals(query.shape, query._terms(query.aggregates), lost=False)
+    assert query.shape.rows_first
+    assert exact.people.tolist() == [kinds.count(key) for key in listed]
+
+
+@pytest.mark.parametrize("keys", [None, [3, 1_000_000]])
+def test_sums_of_millions_of_people_are_exact(keys):
+    """Odd whole numbers whose sum is beyond 2^53: double precision would round it."""
+    import pyarrow
+
+    rows = 5_000_000
+    amounts = np.full(rows, 2**31 - 1, dtype=np.int64)
+    amounts[0] = 2
+    table = pyarrow.table({"who": np.arange(rows), "kind": np.full(rows, 3, dtype=np.int64), "x": amounts})
+    query = Table(table, unit="who", lost=0).group_by("kind", keys=keys).sum("x", (0, 2**31))
+    exact = totals(query.shape, query._terms(query.aggregates), lost=False)
+    assert query.shape.rows_first
+    assert dict(zip(exact.keys, exact.people.tolist(), strict=True))[(3,)] == rows
+    (sums,) = (found for term, found in exact.terms.items() if isinstance(term, terms.Total))
+    assert dict(zip(exact.keys, sums.tolist(), strict=True))[(3,)] == int(amounts.sum())

@@ -88,16 +88,29 @@ def query(shape: Shape, terms: tuple[Term, ...], *, lost: bool) -> Any:
     persons = _persons(shape, held, kept_rows(shape, rows) if rows_first else rows, lost=lost)
     person = Person(persons, held)
     added = {f"t{k}": term for k, term in enumerate(terms) if not isinstance(term, People)}  # people are counted anyway
+    if rows_first:
+        return _of_kept(shape, person, added)
     columns = {name: _narrow(term.bounded(person, shape.rows), term.most(shape.rows)) for name, term in added.items()}
     columns |= {"cut": _cut(person, terms, shape.rows)} if lost else {}
     bounded = persons.select(*shape.own, *shape.names, **columns)
-    if ranked and not rows_first:
+    if ranked:
         return _over_groups(ranked_groups(shape, bounded, lost=lost), shape, list(added), lost=lost)
     sums = {"people": bounded.count().cast("int64")}
     sums |= {name: _added(bounded[name]) for name in added}
     if lost:
         sums |= {"lost": _number(bounded["cut"]).sum().cast("int64"), "everybody": bounded.count().cast("int64")}
     return bounded.group_by(shape.names).aggregate(**sums) if shape.names else bounded.aggregate(**sums)
+
+
+def _of_kept(shape: Shape, person: Person, added: Mapping[str, Term]) -> Any:
+    """The sums of rows that were ranked first: people with many rows in a group one by one, all others as they are."""
+    alone = person.relation["u"].notnull()
+    columns = {
+        name: ibis().ifelse(alone, term.bounded(person, shape.rows), term.plain(person)) for name, term in added.items()
+    }
+    bounded = person.relation.select(*shape.names, people=person.people, **columns)
+    sums = {name: _added(bounded[name]) for name in ("people", *added)}
+    return bounded.group_by(shape.names).aggregate(**sums)
 
 
 def numbers(shape: Shape, value: Value) -> Any:
@@ -154,11 +167,23 @@ def _persons(shape: Shape, held: Held, rows: Any, *, lost: bool) -> Any:
         found |= {f"c{k}": _flag(rows[f"y{k}"].notnull()) for k in counted}
         found |= {f"o{k}": rows[f"w{k}"] for k in held.bounds.values()} if lost else {}
         return rows.select(*shape.names, n=whole(1), **found)
-    sums = {f"s{k}": rows[f"v{k}"].sum().fill_null(0.0).cast("int64") for k in held.values.values()}
+    several = "first" in rows.columns  # rows of several people are added up together
+    sums = {f"s{k}": _summed(rows[f"v{k}"], value.most, several) for value, k in held.values.items()}
+    sums |= {"people": rows["first"].sum().cast("int64")} if several else {}
     sums |= {f"c{k}": rows[f"y{k}"].count().cast("int64") for k in counted}
     sums |= {f"o{k}": rows[f"w{k}"].max() for k in held.bounds.values()} if lost else {}
     sums |= {"e": rows["e"].min()} if "e" in shape.own else {}
     return rows.group_by(["u", *shape.names]).aggregate(n=rows.count().cast("int64"), **sums)
+
+
+def _summed(numbers: Column, most: int, several: bool) -> Column:
+    """A sum of whole numbers. Double precision holds that of 2^31 numbers up to 2^22; larger ones are added in 64 bits.
+
+    A single person's needs no more: it is cut long before it is too large to be exact.
+    """
+    if several and most > 2**22:
+        return numbers.cast("int64").sum().fill_null(whole(0)).cast("int64")
+    return numbers.sum().fill_null(0.0).cast("int64")
 
 
 def _flag(condition: Column) -> Column:

@@ -110,7 +110,14 @@ class Keys:
             return [balanced(tuples, operator.or_)]
         lists = [list(dict.fromkeys(key[k] for key in self.values)) for k in range(len(columns))]
         parts = zip(by, columns, lists, strict=True)
-        return [column.isin(values) for item, column, values in parts if isinstance(item, ByColumn)]
+        return [_among(column, values) for item, column, values in parts if isinstance(item, ByColumn)]
+
+
+def _among(column: Column, values: Sequence[Any]) -> Column:
+    """Whether a key is one of those listed; whole numbers without a gap are compared with their ends alone."""
+    if column.type().is_integer() and max(values) - min(values) == len(values) - 1:  # each is listed once
+        return column.between(whole(min(values)), whole(max(values)))
+    return column.isin(values)
 
 
 def known_keys(table: Opened, by: Sequence[By], given: object, words: Mapping[str, Sequence[str]]) -> Keys | None:

@@ -14,17 +14,46 @@ from .shape import Shape
 from .values import Column, engines_own, spelling, whole
 
 SALT = "tacit.query/1"
+NARROW = (("uint8", 0, 2**8 - 1), ("int16", -(2**15), 2**15 - 1), ("int32", -(2**31), 2**31 - 1))
+"""Types of whole numbers, with the least and the largest that they hold."""
 
 
 def kept_rows(shape: Shape, rows: Any) -> Any:
-    """Rows of the groups that a person counts in.
+    """Rows of the groups that a person counts in, in a form that is cheap to add up.
 
     The rank is dense: all rows of a group have its place, so a person keeps at most `max_groups` groups whatever and
-    however many rows they have.
+    however many rows they have. `first` is 1 in one row of each person and group.
+
+    Whose a row is (`u`) is left out where the person has at most `max_rows` rows in the group: nothing needs to be
+    bounded there, so nobody is told apart.
     """
     hashed, window = _hashed(shape, rows)
-    ranked = hashed.mutate(r=ibis().dense_rank().over(window))
-    return ranked.filter(ranked["r"] < whole(shape.max_groups)).drop("h", "r")
+    hashed = hashed.mutate(**_narrow_keys(shape, hashed))
+    alike = ibis().window(group_by="u", order_by=["h", *shape.names], range=(0, 0))  # the person's rows in the group
+    ranked = hashed.mutate(
+        r=ibis().dense_rank().over(window),
+        row=ibis().row_number().over(window),
+        start=ibis().rank().over(window),
+        own=hashed.count().over(alike),
+    )
+    kept = ranked.filter(ranked["r"] < whole(shape.max_groups))
+    nobody = ibis().null(kept["u"].type())
+    told = ibis().ifelse(kept["own"] > whole(shape.max_rows), kept["u"], nobody)
+    first = ibis().ifelse(kept["row"] == kept["start"], ibis().literal(1, "int8"), ibis().literal(0, "int8"))
+    return kept.mutate(u=told, first=first).drop("h", "r", "row", "start", "own")
+
+
+def _narrow_keys(shape: Shape, rows: Any) -> dict[str, Column]:
+    """Keys that are listed whole numbers in as few bits as hold the list: there is less to sort."""
+    if shape.keys is None:
+        return {}
+    found = {}
+    for place, name in enumerate(shape.names):
+        if rows[name].type().is_integer():
+            listed: list[Any] = [key[place] for key in shape.keys.values]
+            kinds = [kind for kind, low, high in NARROW if low <= min(listed) and max(listed) <= high]
+            found[name] = rows[name].try_cast(kinds[0]) if kinds else rows[name]
+    return found
 
 
 def ranked_groups(shape: Shape, groups: Any, *, lost: bool) -> Any:

@@ -55,6 +55,11 @@ class Person:
     def rows(self) -> Column:
         return self.relation["n"]
 
+    @property
+    def people(self) -> Column:
+        """How many people these rows are of, where rows were ranked first."""
+        return self.relation["people"]
+
     def sum(self, value: Value) -> Column:
         """The sum of the whole numbers that the rows hold; that of centred ones follows from the sum of steps."""
         found = self.relation[f"s{self.held.values[value.added]}"]
@@ -86,6 +91,10 @@ class Term(ABC):
         """The person's contribution to the group, in [-most, most]."""
 
     @abstractmethod
+    def plain(self, person: Person) -> Column:
+        """What several people add together of whom nobody has more rows than count: no bound could change it."""
+
+    @abstractmethod
     def cut(self, person: Person, rows: int) -> Column:
         """Whether bounding changed this person's contribution."""
 
@@ -100,6 +109,9 @@ class People(Term):
     def bounded(self, person: Person, rows: int) -> Column:
         return ibis().least(person.rows, whole(1))
 
+    def plain(self, person: Person) -> Column:
+        return person.people
+
     def cut(self, person: Person, rows: int) -> Column:
         return ibis().literal(False)
 
@@ -113,6 +125,9 @@ class Rows(Term):
 
     def bounded(self, person: Person, rows: int) -> Column:
         return ibis().least(person.rows, whole(rows))
+
+    def plain(self, person: Person) -> Column:
+        return person.rows
 
     def cut(self, person: Person, rows: int) -> Column:
         return person.rows > whole(rows)
@@ -129,6 +144,9 @@ class Numbers(Term):
 
     def bounded(self, person: Person, rows: int) -> Column:
         return ibis().least(person.count(self.of), whole(rows))
+
+    def plain(self, person: Person) -> Column:
+        return person.count(self.of)
 
     def cut(self, person: Person, rows: int) -> Column:
         return person.count(self.of) > whole(rows)
@@ -153,6 +171,9 @@ class Total(Term):
     def bounded(self, person: Person, rows: int) -> Column:
         low, high = self._ends(rows)
         return ibis().greatest(ibis().least(person.sum(self.of), whole(high)), whole(low))
+
+    def plain(self, person: Person) -> Column:
+        return person.sum(self.of)
 
     def cut(self, person: Person, rows: int) -> Column:
         low, high = self._ends(rows)
@@ -186,6 +207,9 @@ class Share(Term):
         kept = ibis().greatest(ibis().least(mean, most), -most) * whole(rows)
         within = ibis().greatest(ibis().least(total, whole(self.most(rows))), whole(-self.most(rows)))
         return ibis().ifelse(count > whole(rows), kept, within)
+
+    def plain(self, person: Person) -> Column:
+        return person.sum(self.of)
 
     def cut(self, person: Person, rows: int) -> Column:
         return person.outside(self.of) | (person.count(self.of.column) > whole(rows))

@@ -85,14 +85,16 @@ class Value:
 def clipped(table: Opened, column: str, ends: tuple[float, float]) -> Column:
     """A column's numbers moved to the ends of a grid where they lie beyond; NULL where there is no number.
 
-    A comparison with NULL is not true: NULL stays.
+    Engines pass over NULL in `least` and `greatest`, so what is missing is asked for first.
     """
     number, (low, high) = number_of(table, column), map(real, ends)
-    found, missing = table.column(column), []
-    if found.type().is_floating():  # NaN is asked for once, not in every comparison
+    found = table.column(column)
+    missing = number.isnull()
+    if found.type().is_floating():  # NaN is asked for once
         number = found.cast("float64")
-        missing = [(number.isnan(), ibis().null("float64"))]
-    return ibis().cases(*missing, (number > high, high), (number < low, low), else_=number)
+        missing = number.isnull() | number.isnan()
+    moved = ibis().greatest(ibis().least(number, high), low)
+    return ibis().ifelse(missing, ibis().null("float64"), moved)
 
 
 def outside(table: Opened, column: str, lower: float, upper: float) -> Column:
