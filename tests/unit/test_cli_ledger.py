@@ -189,6 +189,20 @@ def test_without_a_ledger_train_says_what_it_would_be_charged(tacit_):
     assert "Repeat(" not in err
 
 
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [("", ("--ledger", "")), ("", ("--ledger", " ")), ("[ledger]", ()), ("[ledger]\nurl = ''", ())],
+)
+@pytest.mark.parametrize("verb", ["train", "bracket"])
+def test_a_ledger_that_is_named_by_nothing_is_refused(tacit_, verb, section, words):
+    """`--ledger "$BUDGET"` with no such variable, or a [ledger] without its url, trained for nothing."""
+    Path("run.toml").write_text(RUN.format(more=section))
+    status, out, err = tacit_(verb, "run.toml", "--out", "run", "--seed", 1, *words)
+    assert (status, out) == (2, "")
+    assert "needs `url` in [ledger]" in err or "A ledger is named by" in err or "must be a text" in err
+    assert not Path("run").exists()
+
+
 def small():
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3))

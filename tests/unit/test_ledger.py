@@ -520,14 +520,14 @@ def test_odd_input_is_one_sentence(make, tmp_path):
     ledger, deep = make(), Laplace(1e6)
     for _ in range(400):
         deep = Compose((deep,))
-    for url in (None, 3, b"b.db", tmp_path):
+    for url in (None, 3, b"b.db", tmp_path, "", " \n"):
         with pytest.raises(BadInput):
             Ledger(url)
     with pytest.raises(BadInput, match="nested too deeply"):
         ledger.charge(deep, key="a")
     with pytest.raises(BudgetExceeded):
         ledger.charge(Laplace(1e-90), key="a")
-    for receipt in ({"seq": 1}, "text", 3):
+    for receipt in ({"seq": 1}, "text", 3, {"seq": float("inf"), "head": "0" * 64}):
         with pytest.raises(BadInput, match="receipt"):
             ledger.verify(receipt)
     assert ledger.entries() == []

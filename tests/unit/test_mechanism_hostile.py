@@ -12,11 +12,14 @@ import pandas
 import polars
 import pyarrow
 import pytest
+import torch
 
 import mechanism_ledgers as ledgers
+import tacit
 from mechanism_releases import RELEASES, REPLACE_ONLY
 from tacit import mechanism
 from tacit.core import Adjacency, BadInput
+from tacit.events import Laplace
 from tacit.ledger import Ledger
 from tacit.mechanism import aggregation
 from tacit.mechanism.choices import Distances
@@ -583,3 +586,105 @@ def test_a_block_that_draws_more_often_leaves_the_other_blocks_alone(monkeypatch
     monkeypatch.setattr(aggregation, "lent", lambda generator: contextlib.nullcontext())
     pairs = zip(_later_answers(False), _later_answers(True), strict=True)
     assert sum(one != other for one, other in pairs) > 1
+
+
+def test_a_block_that_warns_tells_nothing(capsys, monkeypatch):
+    """numpy warned of one person's zero, and settings that its block left behind would have told of it too."""
+
+    def function(block):
+        if (block == 0).any():
+            np.seterr(all="raise")
+            warnings.warn("a zero", stacklevel=1)
+        return np.log(block).mean()
+
+    before = np.geterr()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        mechanism.subsample_and_aggregate([1.0, 0.0] * 5, lambda block: np.log(block).mean(), **BLOCKS)
+        mechanism.subsample_and_aggregate(np.array([1.0, 0.0] * 5), function, **BLOCKS)
+        mechanism.subsample_and_aggregate([1.0] * 5, lambda _: np.complex128(1 + 1j), **BLOCKS)
+    assert (told, np.geterr(), capsys.readouterr().err) == ([], before, "")
+    monkeypatch.setattr(aggregation, "_silence", contextlib.nullcontext)
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        mechanism.subsample_and_aggregate([1.0, 0.0] * 5, lambda block: np.log(block).mean(), **BLOCKS)
+
+
+BLOCKS = {"blocks": 3, "bounds": (-1, 1), "epsilon": 1.0}
+
+
+class Panic(BaseException):
+    pass
+
+
+class Panics:
+    """As an object of a library in Rust, whose errors are no `Exception`."""
+
+    ndim = 0
+
+    def __float__(self):
+        raise Panic
+
+    def item(self):
+        raise Panic
+
+
+class Nobody:
+    @property
+    def __class__(self):
+        raise RuntimeError("no")
+
+
+class Loud:
+    def __float__(self):
+        warnings.warn("of one person", stacklevel=1)
+        return 1.0
+
+
+class RudeFraction(Fraction):
+    def __lt__(self, other):
+        raise RuntimeError("no")
+
+    __gt__ = __le__ = __lt__
+
+
+OF_RECORDS = {
+    "median": lambda values: mechanism.median(values, bounds=(0, 8), epsilon=1),
+    "smooth_median": lambda values: mechanism.smooth_median(values, bounds=(0, 8), epsilon=1, delta=1e-5),
+    "clipping_bound": lambda values: mechanism.clipping_bound(values, epsilon=1),
+    "above_threshold": lambda values: mechanism.above_threshold(values, 3.0, sensitivity=1, epsilon=1),
+    "auction": lambda values: mechanism.auction(values, [1.0, 4.0], epsilon=1),
+    "unknown_keys": lambda values: mechanism.unknown_keys(dict(enumerate(values)), epsilon=1, delta=1e-5),
+    "randomized_response": lambda values: mechanism.randomized_response(values, epsilon=1, categories=[1.0, 2.0]),
+    "thresholdout": lambda values: mechanism.Thresholdout(size=3, threshold=0.5, epsilon=1, budget=1).query(
+        [0], values
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "odd", [Panics, Nobody, Loud, lambda: RudeFraction(1, 3)], ids=["panics", "nobody", "loud", "rude"]
+)
+@pytest.mark.parametrize("name", OF_RECORDS)
+def test_no_record_raises_or_warns_whatever_its_class_does(name, odd):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for values in ([1.0, odd(), 2.0], (1.0, 2.0, odd()), iter([odd(), 1.0, 2.0])):
+            OF_RECORDS[name](values)
+    assert not told
+
+
+def test_a_list_of_what_is_no_number_is_one_sentence():
+    """PyTorch raised its own errors through the release."""
+    for tensor in (torch.ones((), requires_grad=True), torch.ones((), dtype=torch.bfloat16)):
+        with pytest.raises(BadInput, match="an array of numbers"):
+            mechanism.laplace([tensor, tensor], sensitivity=1, epsilon=1)
+
+
+@pytest.mark.parametrize("ledger", ["", "budget.db", False, [], object()], ids=repr)
+def test_what_cannot_be_charged_is_refused_wherever_it_is_given(ledger):
+    with pytest.raises(BadInput, match="open ledger"):
+        mechanism.Account(ledger)
+    with pytest.raises(BadInput, match="open ledger"):
+        tacit.search(lambda candidate, chance: (1, 1.0), [1], event=Laplace(1.0), delta=1e-6, ledger=ledger)
+    with pytest.raises(BadInput, match="needs the ledger"):
+        mechanism.Account(None)

@@ -86,7 +86,7 @@ def described(file: RunFile, folder: Path | None = None) -> RunTraining:
 
 def spender(file: RunFile, url: str | None) -> Spender | None:
     """Who pays for the run: the ledger of the option, or of [ledger]."""
-    if url is None and not file.get("ledger"):
+    if url is None and "ledger" not in file.sections:
         return None
     require("sqlalchemy", "ledger")
     from ..study.budget import Spender

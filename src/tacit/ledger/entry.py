@@ -102,7 +102,7 @@ def read_receipt(given: object) -> Kept | None:
         return Kept(given.seq, given.head)
     try:
         found = _kept(dict(given))  # type: ignore[call-overload]
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         found = Kept(-1, "")
     if found.seq < 0 or not HASH.fullmatch(found.head):
         raise BadInput(

@@ -255,7 +255,7 @@ def opened(url: str | os.PathLike[str], *, wait: float = WAIT) -> Store:
     from .postgres import Postgres
     from .sqlite import Sqlite
 
-    if not isinstance(url, str | os.PathLike) or not os.fspath(url):
+    if not isinstance(url, str | os.PathLike) or not os.fspath(url).strip():
         raise BadInput("A ledger is named by the path of a file, or by a URL: postgresql://user@host/name.")
     text = os.fspath(url)
     scheme, mark, _ = text.partition("://")

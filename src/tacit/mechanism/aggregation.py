@@ -6,8 +6,10 @@ one of the k answers, by no more than the width of the public bounds.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -51,7 +53,7 @@ def subsample_and_aggregate(
     Caller ensures: a row of `data` (an array, a list or a DataFrame) is a person; `function` keeps nothing between
     calls, and its run time is not seen.
     Edge cases: a block on which the function raises or returns no number, or that is empty, counts as the middle of the
-    bounds; answers beyond the bounds are moved to them.
+    bounds; answers beyond the bounds are moved to them. Warnings of the function are not shown; what it prints is.
     Error: of the mean of the blocks' answers, with probability `confidence`; of the median, depends on the data.
     Reference: Nissim, Raskhodnikova and Smith 2007, section 4; Smith 2011.
     """
@@ -147,6 +149,14 @@ def _taken(rows: Any, where: NDArray[np.int64]) -> Any:
     return [rows[j] for j in where] if isinstance(rows, list) else rows[where]
 
 
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Show no warning: one that hangs on a person's record would tell of it, as an error would."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
 def _answers(rows: Any, function: Callable[[Any], float], count: int, middle: float, chance: Source) -> Floats:
     """The function's answer on every block; whatever goes wrong inside is one person's doing, and is not shown.
 
@@ -160,7 +170,7 @@ def _answers(rows: Any, function: Callable[[Any], float], count: int, middle: fl
     found = np.full(count, middle)
     for i, where in zip(some.tolist(), np.split(order, starts)[1:], strict=True):
         try:
-            with lent(np.random.default_rng([seed, i])):
+            with lent(np.random.default_rng([seed, i])), _silence():
                 answer = float(function(_taken(rows, where)))
         except KeyboardInterrupt:
             raise

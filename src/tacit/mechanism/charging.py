@@ -51,6 +51,11 @@ class Account:
     purpose: str = ""
     analyst: str = ""
 
+    def __post_init__(self) -> None:
+        check_ledger(self.ledger)
+        if self.ledger is None:
+            raise BadInput("An account needs the ledger that it pays from.", fix="Give tacit.Ledger(place).")
+
     def charge(self, event: Event, *, key: str, purpose: str = "", analyst: str = "") -> Receipt:
         """Charge the ledger, with this purpose and analyst where they are set."""
         return self.ledger.charge(event, key=key, purpose=self.purpose or purpose, analyst=self.analyst or analyst)

@@ -9,10 +9,11 @@ Reference: docs/proofs/sampling.md, Lemma 7.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,8 @@ DIGITS = 400
 """Decimal numbers of more digits before the point are beyond all floats, and of more zeros after it below all."""
 ROOM = 2**62
 """Whole numbers below this leave room for noise in 64 bits."""
+QUIET = (float, str, type(None), Decimal, Fraction, np.float64, np.float32)
+"""Types that become floats without a word of warning."""
 
 
 def array_of(values: object, *, filled: bool = True) -> NDArray[Any]:
@@ -59,7 +62,7 @@ def array_of(values: object, *, filled: bool = True) -> NDArray[Any]:
         values = [None if item is np.ma.masked else item for item in values]
     try:
         return np.asarray(values)
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, TypeError, RuntimeError):  # the last two: of a list of tensors
         raise BadInput("A number, or an array of numbers in which all rows have one length, was expected.") from None
 
 
@@ -77,7 +80,9 @@ def alone(item: Any) -> Any:
     """One record's value: an array or tensor without dimensions is the number that it holds."""
     try:
         return item.item() if not isinstance(item, np.generic) and getattr(item, "ndim", None) == 0 else item
-    except Exception:  # an error that one person's value can cause is a release
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # an error that one person's value can cause is a release
         return item
 
 
@@ -97,9 +102,14 @@ def records(values: object) -> NDArray[Any]:
     if isinstance(values, list | tuple):
         if all(type(item) is float for item in values):
             return np.array(values, dtype=np.float64)
-        own = (None if isinstance(item, list | tuple | np.ndarray) else item for item in map(alone, values))
+        own = (None if _several(item) else item for item in map(alone, values))
         return np.fromiter(own, dtype=object, count=len(values))
     return column(values).ravel()
+
+
+def _several(item: object) -> bool:
+    """Whether a record is itself a list. By its type: asking the object itself may raise."""
+    return issubclass(type(item), list | tuple | np.ndarray)
 
 
 def column(values: object) -> NDArray[Any]:
@@ -216,8 +226,8 @@ def step_of(value: object, spacing: Fraction) -> int:
     if (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) <= FARTHEST):
         top, bottom = value.as_integer_ratio()
         return (2 * top * spacing.denominator + bottom * spacing.numerator) // (2 * bottom * spacing.numerator)
-    if isinstance(value, np.ndarray) and value.size == 1:
-        value = value.item() if value.dtype.kind in "biuf" and value.dtype.itemsize <= 8 else value.ravel()[0]
+    if issubclass(type(value), np.ndarray) and (array := cast("NDArray[Any]", value)).size == 1:
+        value = array.item() if array.dtype.kind in "biuf" and array.dtype.itemsize <= 8 else array.ravel()[0]
     return math.floor(fraction(value) / spacing + Fraction(1, 2))
 
 
@@ -260,13 +270,22 @@ def _floating(item: object) -> bool:
 
 def fraction(value: object) -> Fraction:
     """The number that an object is, exactly; 0 where it is none, and 2^1000 where it is beyond."""
+    try:
+        return _fraction(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # an error that one person's value can cause is a release
+        return Fraction(0)
+
+
+def _fraction(value: object) -> Fraction:
     if isinstance(value, np.integer) and _is_whole(value):
         return Fraction(int(value))
     if isinstance(value, np.longdouble) and np.isfinite(value):
         return min(max(Fraction(*value.as_integer_ratio()), Fraction(-FARTHEST)), Fraction(FARTHEST))
     value = int.__int__(value) if isinstance(value, int) else value  # of a class of its own, which may raise
     if isinstance(value, int | Fraction):
-        return Fraction(min(max(value, -FARTHEST), FARTHEST))
+        return min(max(Fraction(value), Fraction(-FARTHEST)), Fraction(FARTHEST))
     if not isinstance(value, Decimal | str):
         found = _real(value)
         return Fraction(0 if math.isnan(found) else min(max(found, -MOST), MOST))
@@ -293,12 +312,18 @@ def _exponent(spacing: Fraction) -> int:
 
 
 def _real(value: object) -> float:
-    """The nearest float; NaN where the object is no real number, whatever it raises when it is asked."""
-    if isinstance(value, int):
-        return float(min(max(int.__int__(value), -FARTHEST), FARTHEST))
+    """The nearest float; NaN where the object is no real number, whatever it raises or warns of when it is asked."""
     try:
+        if isinstance(value, int):
+            return float(min(max(int.__int__(value), -FARTHEST), FARTHEST))
         if value is np.ma.masked or getattr(getattr(value, "dtype", None), "kind", "") == "c":
             return math.nan  # numpy would warn of it, which whoever looks would see
-        return float(value)  # type: ignore[arg-type]
-    except Exception:  # an error that one person's value can cause is a release
+        if type(value) in QUIET:
+            return float(value)  # type: ignore[arg-type]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return float(value)  # type: ignore[arg-type]
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # an error that one person's value can cause is a release
         return math.nan

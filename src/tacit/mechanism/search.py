@@ -20,8 +20,9 @@ from ..core.events import OneOf, RepeatAndSelect
 from ..core.evidence import Claim
 from ..loss import Plan, privacy_loss
 from ..loss.conditions import upper_bound
-from .charging import Account, Random
-from .exact import Uniform, uniform_below, weight_bounds
+from .charging import Account, Random, check_ledger
+from .exact import Uniform, uniform_below
+from .skellam_noise import poisson
 
 Candidate = TypeVar("Candidate")
 Result = TypeVar("Result")
@@ -73,6 +74,7 @@ def search(
     Edge cases: a score that is not a number never wins; a Poisson number of 0 trials raises NotFinished, whatever the
     records are.
     """
+    check_ledger(ledger)
     trials = check.real("mean", max(10.0, 3.0 * len(candidates)) if mean is None else mean)
     if not candidates or not 0 < trials <= MOST:
         raise BadInput(f"A search needs at least one candidate, and a mean between 0 and {MOST} trials.")
@@ -149,18 +151,21 @@ def _made(
 
 def number_of_trials(mean: float, shape: float | None, chance: Source) -> int:
     """A Poisson number (`shape` None) or a geometric one from 1 on (1), drawn exactly by inversion."""
-    uniform, m = Uniform(int(chance.words(1)[0]), 64, chance), Fraction(mean)
     if shape is None:
-        count, term, total = 0, Fraction(1), Fraction(1)
-        while not uniform.below(weight_bounds(total, m)):
-            count += 1
-            term = term * m / count
-            total += term
-        return count
+        return int(poisson(Fraction(mean), 1, chance)[0])
     if shape != 1:
         raise BadInput(f"shape must be None (Poisson) or 1 (geometric), got {check.told(shape)}.")
-    count, left = 1, 1 - 1 / m
-    while not uniform.below(_rational(1 - left**count)):
+    uniform, left = Uniform(int(chance.words(1)[0]), 64, chance), 1 - 1 / Fraction(mean)
+    if left <= 0:
+        return 1
+
+    def enough(count: int) -> bool:
+        return uniform.below(_rational(1 - left**count))
+
+    count = max(math.ceil(math.log(1 - Fraction(uniform.word, 1 << 64)) / math.log(left)), 1)
+    while count > 1 and enough(count - 1):
+        count -= 1
+    while not enough(count):
         count += 1
     return count
 

@@ -29,11 +29,14 @@ class Spender:
 
     @classmethod
     def of(cls, file: RunFile, url: str | None = None) -> Spender | None:
-        """From [ledger] of a run file, or a URL that was given instead; None where there is neither."""
+        """From [ledger] of a run file, or a URL that was given instead; None where there is neither.
+
+        A URL that is empty, or a [ledger] without one, is refused: whoever wrote it wants the run to be charged.
+        """
         table = file.get("ledger")
-        place = url or table.get("url")
+        place = table.get("url") if url is None else url
         if place is None:
-            if table:
+            if "ledger" in file.sections:
                 raise BadInput(f"{file.path.name} needs `url` in [ledger].")
             return None
         from ..ledger import Ledger
