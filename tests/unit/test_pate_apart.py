@@ -13,7 +13,8 @@ import tacit
 from tacit.core import source
 from tacit.fleet import Fleet, Steps, train_disjoint
 from tacit.fleet.disjoint import _Training
-from tacit.pate import PATE, GNMax, Network
+from tacit.pate import PATE, GNMax, InteractiveGNMax, Network
+from tacit.pate.release import ONCE
 from tacit.pate.teachers import train
 from tacit.pate.trying import KEEPS_NOTHING
 
@@ -195,3 +196,52 @@ def test_fleets_of_several_threads_take_turns():
     for thread in threads:
         thread.join()
     assert all(np.array_equal(a, b) for a, b in zip(alone, found, strict=True))
+
+
+class Counting:
+    """A ledger that counts charges."""
+
+    charged = 0
+
+    def charge(self, event, *, key=None, purpose=""):
+        self.charged += 1
+
+
+def logistic(**more):
+    from sklearn.linear_model import LogisticRegression
+
+    given = {"teachers": 4, "aggregator": GNMax(2.0), "delta": 1e-5, "classes": [0, 1], "random_state": 0}
+    return PATE(LogisticRegression(), **(given | more))
+
+
+def test_whole_numbers_may_be_floats():
+    """teachers=4.0 was paid for, and raised then; with steps=3.0 all teachers abstained."""
+    x, y = data(200)
+    held = Counting()
+    assert logistic(teachers=4.0, queries=10.0, ledger=held).fit(x[:100], y[:100], x[100:]).answered_ == 10
+    assert held.charged == 1
+    made = train(Network(linear, steps=3.0), x, y, np.arange(200) % 4, teachers=4, classes=2, rng=source(0))
+    assert (made.each(x) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"aggregator": InteractiveGNMax(3, 2, 2)}, "with rounds=1 there is none"),
+        ({"student": "semisupervised"}, "semi-supervised"),
+    ],
+)
+def test_settings_that_do_nothing_are_told_before_anything_is_paid(change, said):
+    x, y = data(200)
+    held = Counting()
+    with pytest.raises(tacit.BadInput, match=said):
+        logistic(**change, ledger=held).fit(x[:100], y[:100], x[100:])
+    assert not held.charged
+
+
+def test_a_released_bound_says_that_it_counts_one_release():
+    x, y = data(400)
+    run = logistic(aggregator=GNMax(3.0), queries=20).fit(x[:200], y[:200], x[200:])
+    first, second = (run.release_bound(epsilon=0.5) for _ in range(2))
+    assert all(ONCE in bound.assumptions for bound in (first, second))
+    assert ONCE in run.evidence().provenance["data-dependent epsilon 2, meaning"]

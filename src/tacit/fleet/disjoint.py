@@ -59,8 +59,8 @@ class Steps:
     batch_size: int
 
     def __post_init__(self) -> None:
-        check.whole("steps", self.steps)
-        check.whole("batch_size", self.batch_size)
+        object.__setattr__(self, "steps", check.whole("steps", self.steps))
+        object.__setattr__(self, "batch_size", check.whole("batch_size", self.batch_size))
 
 
 @turn()

@@ -40,6 +40,11 @@ ONE_BY_ONE = (
 )
 
 
+ONE_ROUND = (
+    "An interactive rule compares the votes with the student of earlier rounds, and with rounds=1 there is none."
+)
+
+
 class PATE:
     """Private aggregation of teacher ensembles, as an estimator.
 
@@ -100,6 +105,7 @@ class PATE:
         were answered, a warning says what to change (`advice_`).
         """
         self._forget()
+        self.teachers = check.whole("teachers", self.teachers)
         given = Given.of(x, y, public_x, users, self.classes, self.schema)
         design = self._designed(given)
         chance = source(self.random_state)
@@ -221,7 +227,7 @@ class PATE:
         confidence: float,
     ) -> tuple[Release, Cost]:
         how = releasing(design, epsilon=epsilon, propose=propose, order=order, confidence=confidence)
-        return how, Cost.of(self.aggregator, self.teachers, classes, how.order)
+        return how, Cost.of(self.aggregator, check.whole("teachers", self.teachers), classes, how.order)
 
     @property
     def answered_(self) -> int:
@@ -244,7 +250,8 @@ class PATE:
     def _tried(self, given: Given) -> tuple[Network | Fit, Student]:
         """Refuse settings and code that cannot work, before anything is paid for or any record is looked at."""
         check_choice(self.choose)
-        check.whole("rounds", self.rounds)
+        if check.whole("rounds", self.rounds) == 1 and self.aggregator.asks_student:
+            raise BadInput(ONE_ROUND, fix="Give rounds=3 or so, or use ConfidentGNMax.")
         if self.progress is not None and not callable(self.progress):
             raise BadInput(f"progress must be a function of two numbers, got {type(self.progress).__name__}.")
         how = student_of(self.student, self.teacher)

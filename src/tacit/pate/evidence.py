@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..audits.claims import with_frontier
 from ..core import Bound, Claim, Evidence
-from .release import CHOSEN, INSTANCE
+from .release import CHOSEN, INSTANCE, ONCE
 
 if TYPE_CHECKING:
     from .estimator import PATE
@@ -55,7 +55,9 @@ def _released(bounds: Sequence[Bound | None]) -> dict[str, str | float]:
             found[name] = "a proposed bound was tested and not confirmed"
             continue
         found[name] = bound.epsilon
-        found[f"{name}, meaning"] = f"{bound.method}; true with probability {bound.confidence:g}; {INSTANCE}; {CHOSEN}"
+        found[f"{name}, meaning"] = (
+            f"{bound.method}; true with probability {bound.confidence:g}; {INSTANCE}; {CHOSEN}; {ONCE}"
+        )
     return found
 
 

@@ -64,7 +64,8 @@ def private_predictions(
         check_unit(ledger, given.unit)
     count = len(given.public_x)
     event, scale = _priced(check.positive("epsilon", epsilon), check.delta(delta), count, terms.neighbours)
-    if check.whole("teachers", teachers) > len(given.y):
+    teachers = check.whole("teachers", teachers)
+    if teachers > len(given.y):
         raise BadInput(f"There are {teachers} teachers and only {len(given.y)} records.", fix="Use fewer teachers.")
     how = tried(teacher, given.public_x, len(given.classes))
 

@@ -38,6 +38,7 @@ INSTANCE = (
     "and says nothing of other data sets"
 )
 CHOSEN = "order, proposal and noise of the release were chosen without looking at the votes"
+ONCE = "it counts the run and this one release of its cost, and no other"
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Release(ABC):
         """What the run and this release cost together, for these records."""
         total = found + self.epsilon + float(converted(np.array([self.order]), design.delta)[0])
         method = f"data-dependent Renyi divergence of order {self.order:g}, {self.name}"
-        more = (*design.bound.assumptions, INSTANCE, CHOSEN)
+        more = (*design.bound.assumptions, INSTANCE, CHOSEN, ONCE)
         return Bound(total, design.delta, Side.UPPER, self.confidence, method, design.adjacency, design.unit,
                      assumptions=more)  # fmt: skip
 

@@ -55,7 +55,7 @@ class FixMatch(Student):
     def __post_init__(self) -> None:
         check.probability("certainty", self.certainty)
         check.nonnegative("weight", self.weight)
-        check.whole("ratio", self.ratio)
+        object.__setattr__(self, "ratio", check.whole("ratio", self.ratio))
         check.probability("average", self.average, one=False)
 
     def tried(self, x: Any, classes: int) -> None:

@@ -17,6 +17,7 @@ from .trying import tried
 
 Labels = NDArray[np.int64]
 Shares = NDArray[np.float64]
+WORDS = ("supervised", "semi-supervised", "linear", "mlp")
 Predict = Callable[[Any], Shares]
 """Records to shares (records, classes)."""
 
@@ -61,6 +62,8 @@ def student_of(given: object, teacher: object) -> Student:
         from .semi_supervised import FixMatch
 
         return FixMatch(teacher)
+    if isinstance(given, str) and given not in WORDS:
+        raise BadInput(f"student {given!r} is not known.", fix=f"Use {', '.join(WORDS)}, or what may be a teacher.")
     return Supervised(teacher if given is None or given == "supervised" else given)
 
 

@@ -44,8 +44,8 @@ class Network:
     compiled: bool = False
 
     def __post_init__(self) -> None:
-        check.whole("steps", self.steps)
-        check.whole("batch_size", self.batch_size)
+        object.__setattr__(self, "steps", check.whole("steps", self.steps))
+        object.__setattr__(self, "batch_size", check.whole("batch_size", self.batch_size))
 
     def descent(self) -> MakeOptimizer:
         """What makes the optimizer."""
