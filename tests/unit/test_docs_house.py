@@ -69,6 +69,7 @@ def test_the_recipes_name_what_the_code_has():
     text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
     for name, path in (
         ("RELEASES", "tests/mechanism_releases.py"),
+        ("KINDS", "tests/event_examples.py"),
         ("EXAMPLES", "tests/event_examples.py"),
         ("UNSUPPORTED", "tests/event_examples.py"),
         ("ZOO", "tests/train_zoo.py"),
