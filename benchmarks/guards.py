@@ -93,7 +93,7 @@ GUARDS: dict[str, Without] = {
     "a number of the model is baked into a compiled step": Without(
         f"{CLIP}/compile/compiled.py", "return self.clipper.modes()", "return ()"),
     "fresh random numbers fall once for every part": Without(
-        f"{CLIP}/capture/keeping.py", "if not repeats(lambda: [run()[1]]):", "if False:"),
+        f"{CLIP}/capture/keeping.py", "if not repeats(lambda: [run()[1]], tidy):", "if False:"),
     "a generator of the script tells the number of passes": Without(
         f"{CLIP}/isolation/reach.py", "if not foreign(name) and not installed(name):\n            self.enclosed",
         "if False:\n            self.enclosed"),
@@ -105,7 +105,23 @@ GUARDS: dict[str, Without] = {
     "code asks how much memory is in use": Without(
         f"{CLIP}/capture/coins.py", "and _asked_by_others(frame.f_back):", "and False:"),
     "a shape depends on the values of all records": Without(
-        f"{CLIP}/capture/watch.py", "if private and shaped_by_values(func):", "if False:"),
+        f"{CLIP}/capture/watch.py",
+        "if private and shaped_by_values(func, args, kwargs, self.level.owns):", "if False:"),
+    "packed sequences tell the lengths of all records": Without(
+        f"{CLIP}/capture/functions.py", "if name in _PACKED:", "if False:"),
+    "an operator by its own name reads the next record's table": Without(
+        f"{CLIP}/capture/ranges.py", "function = _function(func)", "function = func"),
+    "padding of a record's own table has a gradient": Without(
+        f"{CLIP}/capture/rows.py", "if padding_idx is None or not level.owns(weight):", "if True:"),
+    "a region names the image of another record": Without(
+        f"{CLIP}/capture/ranges.py", "if function is REGIONS:", "if False:"),
+    "random numbers inside an operation take a parameter's gradient": Without(
+        f"{CLIP}/capture/watch.py",
+        'raise no_rule(func, self.names(used), "it draws random numbers of every record\'s own")', "pass"),
+    "a loss that draws random numbers is not compared": Without(
+        f"{CLIP}/capture/probe.py", "return _same_drawn(", "return True or ("),
+    "terms take the length of a tensor that is gone": Without(
+        f"{CLIP}/sums.py", "shown.append(record.first(gradient))", "shown[:] = [record.first(gradient)]"),
     "an augmentation catches what an operation raises": Without(
         f"{TRAIN}/sample/per_record.py", "        capture.check_caught()\n", ""),
     "a result comes from an earlier pass": Without(
@@ -138,7 +154,8 @@ GUARDS: dict[str, Without] = {
     "objects of torch's classes are believed": Without(
         f"{CLIP}/capture/onlookers.py", "if not isinstance(one, FunctionType | type):", "if False:"),
     "torch reads beside a table": Without(
-        f"{CLIP}/capture/ranges.py", "PLACES[F.ctc_loss] = PLACES[torch.ctc_loss] = _ctc", ""),
+        f"{CLIP}/capture/ranges.py",
+        "PLACES |= dict.fromkeys((F.ctc_loss, torch.ctc_loss, torch._ctc_loss), _ctc)", ""),
     "a record goes where another was stopped": Without(
         f"{CLIP}/isolation/surroundings.py", "            self._forget(mark, before)\n", ""),
     "a stopped record goes on": Without(

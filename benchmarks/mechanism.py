@@ -22,7 +22,7 @@ import numpy as np
 
 import machine
 import tacit
-from mechanism_cases import Case, floating_twins, medians, numeric, selections
+from mechanism_cases import Case, floating_twins, medians, numeric, scaled, selections
 from tacit import mechanism
 from tacit.core import source
 from tacit.mechanism import draws
@@ -33,7 +33,7 @@ CONFIDENCE = 1 - 1e-5
 def groups() -> dict[str, list[Case]]:
     """Releases as they are, and twins that must be refuted."""
     return {
-        "release": numeric() + selections() + medians(),
+        "release": numeric() + selections() + medians() + scaled(),
         "floating-point twin": floating_twins(),
         "half-noise twin": selections(2.0),
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -168,6 +168,27 @@ def medians() -> list[Case]:
     ]
 
 
+def scaled() -> list[Case]:
+    """Releases that look at numbers of any size, in units of 1/3, 1e9 and 1e-9."""
+    m, e, cases = mechanism, {"epsilon": 1.0}, []
+    for unit in (1 / 3, 1e9, 1e-9):
+        many = tuple([unit * score for score in scores] for scores in MANY)
+        above = tuple([unit * query for query in queries] for queries in ABOVE)
+        found = [
+            Case("exponential", crypto(m.exponential, sensitivity=unit, **e), many),
+            Case("permute_and_flip", crypto(m.permute_and_flip, sensitivity=unit, **e), many),
+            Case("noisy_max laplace", crypto(m.noisy_max, sensitivity=unit, noise="laplace", **e), many),
+            Case("above_threshold", _above_unit(unit), above),
+        ]
+        cases += [replace(case, name=f"{case.name}, unit {unit:.3g}") for case in found]
+    blocks = crypto(lambda d, **k: m.subsample_and_aggregate(d, np.max, blocks=2, **k), bounds=(0.0, 10 / 3), **e)
+    return [*cases, Case("subsample_and_aggregate, unit 0.333", blocks, ([0.0] * 3, [10 / 3, 0.0, 0.0]))]
+
+
+def _above_unit(unit: float) -> Release:
+    return lambda data, rng: _first(mechanism.above_threshold(data, 0, sensitivity=unit, epsilon=1.0).value)
+
+
 def _or(value: float | None) -> float:
     return -1.0 if value is None else value
 
@@ -186,4 +207,6 @@ def floating_twins() -> list[Case]:
         ),
         Case("mean of blocks in floating point", lambda d, rng: d / 2 + rng.laplace(0, 5.0), (0.0, 10.0)),
         Case("smooth median in floating point", lambda d, rng: d + rng.laplace(0, 20.0), (0.0, 10.0), (1.0, DELTA)),
+        Case("proposed median in floating point", lambda d, rng: d + rng.laplace(0, 1.0), (0.0, 0.5), (1.0, DELTA)),
+        Case("holdout mean in floating point", lambda d, rng: d + rng.laplace(0, 2.0), (0.0, 1.0), adjacency="replace"),
     ]

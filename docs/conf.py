@@ -5,6 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import code_lines
 import formulas
 import notebooks
 import reference
@@ -26,7 +27,9 @@ html_show_copyright = False
 
 
 def setup(app: object) -> None:
-    """Write the reference, link terms and draw formulas while pages are read; offer each tutorial as a notebook."""
+    """Write the reference, link terms and draw formulas while pages are read; keep indents of wrapped code; offer
+    each tutorial as a notebook."""
+    app.connect("builder-inited", code_lines.install)
     app.connect("source-read", notebooks.source_read)
     app.connect("source-read", reference.source_read)
     app.connect("source-read", terms.source_read)

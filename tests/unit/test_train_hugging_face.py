@@ -160,6 +160,84 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path) -> None:
         trainer(tmp_path / "copy", account).train(resume_from_checkpoint=True)
 
 
+def stopped_at(folder, step: int, **more) -> object:
+    """A trainer that has saved every second step, and was interrupted after one of them."""
+    from transformers import TrainerCallback
+
+    from tacit.train import PrivateTrainer
+
+    class Kill(TrainerCallback):
+        def on_step_end(self, args, state, control, **_):
+            if state.global_step == step:
+                raise KeyboardInterrupt
+
+    saved = arguments(folder, **{"save_strategy": "steps", "save_steps": 2, **more})
+    trainer = PrivateTrainer(
+        model(words=False), saved, train_dataset=Sentences(words=False), plan=PLAN, rng=3, callbacks=[Kill()]
+    )
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    return trainer
+
+
+def going_on(folder, **more) -> object:
+    from tacit.train import PrivateTrainer
+
+    saved = arguments(folder, **{"save_strategy": "steps", "save_steps": 2, **more})
+    return PrivateTrainer(model(words=False), saved, train_dataset=Sentences(words=False), plan=PLAN, rng=3)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"lr_scheduler_type": "cosine"}, "lr_scheduler_type was .* 'linear'.* and is now .* 'cosine'"),
+        ({"warmup_steps": 3}, "warmup_steps was 0 and is now 3"),
+        ({"weight_decay": 0.1}, "weight_decay was 0.0 and is now 0.1"),
+    ],
+)
+def test_a_run_goes_on_under_the_schedule_that_it_began_with(tmp_path, change, said: str) -> None:
+    """Steps that were taken after the last checkpoint would be taken again, and otherwise."""
+    stopped_at(tmp_path, 5)
+    with pytest.raises(BadInput, match=said):
+        going_on(tmp_path, **change).train(resume_from_checkpoint=True)
+    assert going_on(tmp_path).train(resume_from_checkpoint=True).global_step == PLAN.steps
+
+
+def test_a_run_that_is_killed_while_it_saves_goes_on(tmp_path, monkeypatch) -> None:
+    """With one checkpoint at most, the Trainer has removed the earlier one when the later one is there."""
+    from transformers import Trainer
+
+    save, whole = Trainer._save_checkpoint, going_on(tmp_path / "whole")
+    whole.train()
+
+    def killed(self, *args) -> None:
+        save(self, *args)
+        if self.state.global_step == 4:
+            raise KeyboardInterrupt
+
+    first = going_on(tmp_path / "killed", save_total_limit=1)
+    monkeypatch.setattr(Trainer, "_save_checkpoint", killed)
+    with pytest.raises(KeyboardInterrupt):
+        first.train()
+    monkeypatch.undo()
+    assert not (tmp_path / "killed" / "checkpoint-2").exists()
+    again = going_on(tmp_path / "killed", save_total_limit=1)
+    again.train(resume_from_checkpoint=True)
+    assert torch.equal(flat(again.model), flat(whole.model))
+    assert not [path for path in (tmp_path / "killed").iterdir() if "secret" in path.name]
+
+
+def test_settings_that_are_changed_after_the_trainer_was_made(tmp_path) -> None:
+    trainer = going_on(tmp_path)
+    trainer.args.max_steps, trainer.args.num_train_epochs, trainer.args.max_grad_norm = 30, 3, 1.0
+    assert trainer.train().global_step == PLAN.steps
+    assert trainer.args.max_grad_norm == 0.0
+    trainer = going_on(tmp_path / "other")
+    trainer.args.gradient_accumulation_steps = 2
+    with pytest.raises(BadInput, match="accumulate by themselves"):
+        trainer.train()
+
+
 def test_a_budget_that_is_too_small_stops_the_trainer_before_its_first_step(tmp_path) -> None:
     from tacit.train import PrivateTrainer
 

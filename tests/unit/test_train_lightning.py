@@ -216,6 +216,19 @@ def test_validation_on_the_training_data_is_refused(checked: int) -> None:
     assert torch.equal(flat(module), before)
 
 
+def test_a_test_on_the_training_data_is_refused() -> None:
+    from tacit.train import PrivateCallback
+
+    callback, module = PrivateCallback(PLAN, rng=0), make()
+    module.test_step = module.validation_step
+    run = trainer(callback)
+    run.fit(module, callback.batches(DATA))
+    assert run.test(module, held_out(), verbose=False)
+    part = torch.utils.data.TensorDataset(*(one[:7] for one in DATA))
+    with pytest.raises(BadInput, match="figures without noise"):
+        run.test(module, torch.utils.data.DataLoader(part), verbose=False)
+
+
 def test_checkpoints_hold_no_secret_and_are_not_gone_on_from(tmp_path) -> None:
     from tacit.train import PrivateCallback
 

@@ -5,13 +5,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import ConcatDataset, DataLoader, Subset, SubsetRandomSampler, TensorDataset, random_split
 
 import tacit
 from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import fit
-from tacit.train.validation import accuracy, within
+from tacit.train.held_out import within
+from tacit.train.validation import accuracy
 
 PLAN = Plan(60, 0.2, 3, 1.0)
 X, Y = torch.randn(60, 5, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
@@ -47,7 +48,7 @@ class Charged:
     ids=["tuple", "list", "TensorDataset", "Dataset", "arrays"],
 )
 def test_any_form_of_data_gives_the_accuracy(validation) -> None:
-    found = fit(net(), (X, Y), PLAN, rng=0, validation=validation)
+    found = fit(net(), (X.clone(), Y.clone()), PLAN, rng=0, validation=validation)
     right = (found.model(X[:30]).argmax(1) == Y[:30]).float().mean()
     assert found.evidence.utility == {"accuracy": pytest.approx(float(right))}
 
@@ -74,6 +75,25 @@ def test_bad_data_are_found_before_anything_is_paid(validation, said: str) -> No
 
 
 PAIRS = TensorDataset(X, Y)
+RECORDS = [(X[row], int(Y[row])) for row in range(60)]
+BESIDE = np.random.default_rng(0).normal(size=(60, 6))
+WINDOWS = X.flatten().unfold(0, 24, 1)
+ONE = torch.zeros(1)
+
+
+class Wrapped(torch.utils.data.Dataset):
+    def __init__(self, dataset, count: int | None = None) -> None:
+        self.dataset, self.count = dataset, count
+
+    def __len__(self) -> int:
+        return len(self.dataset) if self.count is None else self.count
+
+    def __getitem__(self, row: int):
+        return self.dataset[row]
+
+
+def loader(rows: list[int] | None = None) -> DataLoader:
+    return DataLoader(PAIRS, sampler=None if rows is None else SubsetRandomSampler(rows))
 
 
 @pytest.mark.parametrize(
@@ -83,9 +103,11 @@ PAIRS = TensorDataset(X, Y)
         ((X, Y.clone()), {"x": X, "y": Y}),
         (PAIRS, (X, Y)),
         ((X.numpy(), Y.numpy()), PAIRS),
-        (torch.utils.data.Subset(PAIRS, [3, 5]), PAIRS),
+        (Subset(PAIRS, [3, 5]), PAIRS),
+        ((X[:5], Y[:5]), (X, Y)),
+        ((X[54:], Y[54:]), (X[:55], Y[:55])),
     ],
-    ids=["itself", "a column", "a data set", "arrays", "a part"],
+    ids=["itself", "a column", "a data set", "arrays", "a part", "a slice", "one record in common"],
 )
 def test_a_model_is_not_judged_by_its_training_data(validation, data) -> None:
     """Its accuracy would stand in the evidence without noise."""
@@ -93,8 +115,52 @@ def test_a_model_is_not_judged_by_its_training_data(validation, data) -> None:
     with pytest.raises(BadInput, match="figures without noise"):
         fit(net(), data, PLAN, validation=validation, ledger=ledger)
     assert ledger.times == 0
-    assert not within((X[:30], Y[:30]), (X[30:], Y[30:]))
-    assert not within(torch.utils.data.Subset(PAIRS, [3, 5]), torch.utils.data.Subset(PAIRS, [4]))
+
+
+@pytest.mark.parametrize(
+    ("given", "data"),
+    [
+        ((X, Y), (X[:30], Y[:30])),
+        (Subset(PAIRS, [1, 2]), Subset(PAIRS, [2, 3])),
+        (PAIRS, Subset(PAIRS, range(40))),
+        (Wrapped(Subset(PAIRS, [1, 2])), Wrapped(Subset(PAIRS, [2]))),
+        (Wrapped(PAIRS, 7), PAIRS),
+        (RECORDS[:31], RECORDS[30:]),
+        (loader([1, 2]), Subset(PAIRS, [2])),
+        (ConcatDataset([Subset(PAIRS, range(10)), Subset(PAIRS, range(20, 30))]), Subset(PAIRS, [25])),
+        (Subset(ConcatDataset([PAIRS, PAIRS]), [60]), Subset(PAIRS, [0])),
+        ((BESIDE[:31, :5], BESIDE[:31, 5]), (BESIDE[30:, :5], BESIDE[30:, 5])),
+        (X.numpy()[::2], X.numpy()[::3]),
+        (Subset(PAIRS, [3]), (X[:10], Y[:10])),
+        (X[:31], X.numpy()[::-1][:30]),
+    ],
+)
+def test_records_in_common_are_found(given, data) -> None:
+    assert within(given, data)
+    assert within(data, given)
+
+
+@pytest.mark.parametrize(
+    ("given", "data"),
+    [
+        ((X[:30], Y[:30]), (X[30:], Y[30:])),
+        tuple(random_split(PAIRS, [40, 20])),
+        (Wrapped(Subset(PAIRS, [1])), Wrapped(Subset(PAIRS, [2]))),
+        (Wrapped(PAIRS, 7), Wrapped(PAIRS, 7)),
+        (RECORDS[:30], RECORDS[30:]),
+        (loader([1, 2]), Subset(PAIRS, [3])),
+        (ConcatDataset([Subset(PAIRS, range(10)), Subset(PAIRS, range(20, 30))]), Subset(PAIRS, [15])),
+        ((BESIDE[:30, :5], BESIDE[:30, 5]), (BESIDE[30:, :5], BESIDE[30:, 5])),
+        (X[::2], X[1::2]),
+        (WINDOWS[:10], WINDOWS[10:]),
+        ((X[:30], ONE.expand(30)), (X[30:], ONE.expand(30))),
+        (Subset(PAIRS, [40]), (X[:10], Y[:10])),
+        (None, PAIRS),
+    ],
+)
+def test_records_held_out_of_the_same_table_are_taken(given, data) -> None:
+    assert not within(given, data)
+    assert not within(data, given)
 
 
 @pytest.mark.parametrize("targets", [Y.float(), Y])

@@ -24,6 +24,7 @@ from .average import Average
 from .batch_norm import Frozen
 from .clip.clipper import Loss
 from .fit_checkpoint import Kept
+from .held_out import check_held_out
 from .info import StepInfo
 from .models import check_kinds
 from .progress import Progress
@@ -33,7 +34,7 @@ from .sample.examples import Batch
 from .speed import Speed
 from .step import PrivateStep, Project, private
 from .tables import Made, Tabular, encoded, features, probabilities
-from .validation import Validation, check_held_out
+from .validation import Validation
 from .weights import write_weights
 
 if TYPE_CHECKING:

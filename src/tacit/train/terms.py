@@ -61,7 +61,12 @@ def terms(step: PrivateStep) -> Terms:
         **optimizer_terms(step.optimizer, step.parameters),
         **versions(),
     }
-    return {name: value if len(value) <= SHORT else hashed(value) for name, value in found.items()}
+    return {name: shortened(value) for name, value in found.items()}
+
+
+def shortened(value: str) -> str:
+    """A value as it is shown in a refusal, or its hash."""
+    return value if len(value) <= SHORT else hashed(value)
 
 
 def optimizer_terms(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -> Terms:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset
 
 from ..core import BadInput
 from .clip.capture.probe import made_up, not_run, same_random
@@ -19,7 +18,6 @@ from .clip.clipper import Loss
 from .clip.sums import check_losses
 from .clip.tree import mapped, size
 from .sample.collate import Collate
-from .sample.columns import FIELDS
 from .sample.examples import Examples
 from .sample.labels import IGNORED
 
@@ -116,36 +114,6 @@ def accuracy(model: nn.Module, data: object) -> float:
     """
     found = Validation(Examples.of(data), None)._measured(model)
     return found["accuracy"] if found else 0.0
-
-
-def check_held_out(given: object, data: object) -> None:
-    """Refuse to judge a model by its training data: accuracy and loss have no noise, and would be saved."""
-    if within(given, data):
-        raise BadInput(
-            "Validation on the training data would print and save figures without noise.",
-            fix="Give public or held-out data; losses of the training are in its history, for the operator alone.",
-        )
-
-
-def within(given: object, data: object) -> bool:
-    """Whether data are the other ones, are built from them (a loader, `Subset`, `ConcatDataset`), or share a column."""
-    parts = [getattr(given, "dataset", None), *(getattr(given, "datasets", None) or ())]
-    same = given is data or any(within(part, data) for part in parts if part is not None)
-    return same or bool(_places(given) & _places(data))
-
-
-def _places(data: object) -> set[tuple[int, tuple[int, ...]]]:
-    """Where the columns of some data lie in memory, and their shapes."""
-    data = data.tensors if isinstance(data, TensorDataset) else data
-    data = tuple(data.values()) if isinstance(data, Mapping) else data
-    columns = data if isinstance(data, tuple | list) and len(data) <= FIELDS else (data,)
-    found = set()
-    for one in columns:
-        if isinstance(one, Tensor) and one.layout is torch.strided and not one.is_meta and one.numel():
-            found.add((one.data_ptr(), tuple(one.shape)))
-        elif isinstance(one, np.ndarray) and one.size:
-            found.add((one.__array_interface__["data"][0], one.shape))
-    return found
 
 
 def _on(model: nn.Module, batch: object) -> Any:

@@ -17,6 +17,8 @@ from ...loss import Plan
 from .. import checkpoint as checkpoints
 from ..batch_norm import Frozen
 from ..claim import claimed_delta
+from ..descriptions import described
+from ..held_out import check_held_out
 from ..info import StepInfo
 from ..sample.collate import Collate
 from ..sample.examples import Batch, MapStyle
@@ -24,7 +26,7 @@ from ..sample.labels import IGNORED, known
 from ..speed import Speed
 from ..state import saved
 from ..step import PrivateStep, private
-from ..validation import check_held_out
+from ..terms import Terms, check_continues, shortened
 
 try:
     from transformers import Trainer
@@ -35,6 +37,13 @@ SECRET = "_private.secret"
 """The file from which a run resumes. Files with this prefix are left out when the Trainer pushes its folder to the
 hub.
 """
+NEXT = f"{SECRET}.next"
+"""The file that takes its place, once the Trainer's checkpoint of the same step is on disk."""
+SCHEDULE = (
+    "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio", "weight_decay",
+    "adam_beta1", "adam_beta2", "adam_epsilon", "optim_args",
+)  # fmt: skip
+"""Settings of the Trainer by which the optimizer moves: a run goes on under those that it began with."""
 NOISELESS = ("loss", "train_loss")
 """Values without noise that the Trainer would print and write into its state, its trackers and the model card."""
 
@@ -51,7 +60,7 @@ class PrivateTrainer(Trainer):
     "delta". `history` has every step's loss and share of clipped examples, for the operator's eyes.
 
     With every checkpoint of the Trainer a file "_private.secret" beside them is written anew, and destroyed at the end;
-    `train(resume_from_checkpoint=True)` of a new PrivateTrainer goes on from both, bit for bit.
+    `train(resume_from_checkpoint=True)` of a new PrivateTrainer with the same settings goes on from both, bit for bit.
 
     Guarantee and Caller ensures: see `tacit.private`.
     """
@@ -71,11 +80,9 @@ class PrivateTrainer(Trainer):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        for wrong, message, fix in REFUSED:
-            if wrong(self):
-                raise BadInput(message, fix=fix)
         self._frozen = Frozen(_made(self.model))
         self.plan, self.delta = plan, claimed_delta(plan)
+        self._check()
         self.history: list[StepInfo] = []
         self._options: dict[str, Any] = {
             "loss": loss or per_example,
@@ -85,23 +92,32 @@ class PrivateTrainer(Trainer):
             "noise": noise,
         }
         self._data: dict[str, Any] = {"users": users, "records_per_user": records_per_user, "collate": collate}
-        self.args.num_train_epochs, self.args.max_steps = 1, plan.steps
+        self.private: PrivateStep | None = None
+        folder = Path(self.args.output_dir or ".")
+        self._secret, self._next = folder / SECRET, folder / NEXT
+        self._resumed: list[dict[str, Any]] = []
+
+    def _check(self) -> None:
+        """Refuse settings that do not fit private steps, and give those that the plan decides their values."""
+        for wrong, message, fix in REFUSED:
+            if wrong(self):
+                raise BadInput(message, fix=fix)
+        self.args.num_train_epochs, self.args.max_steps = 1, self.plan.steps
         self.args.max_grad_norm = 0.0  # the plan's clip_norm bounds each record; this would shrink sum and noise alike
         self.args.ignore_data_skip = True  # a resumed run draws the samples that are left, no others
-        self.private: PrivateStep | None = None
-        self._secret = Path(self.args.output_dir or ".") / SECRET
-        self._resumed: dict[str, Any] | None = None
 
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
         if self.private is not None:
             raise BadInput("A private run is trained once.", fix="Make a new PrivateTrainer.")
+        self._check()  # settings may have been changed since
         if resume_from_checkpoint:
-            if not self._secret.exists():
+            self._resumed = [checkpoints.read(path) for path in (self._secret, self._next) if path.exists()]
+            if not self._resumed:
                 raise BadInput(f"There is no {SECRET} to go on from.", fix="Train from the start, as a new run.")
-            self._resumed = checkpoints.read(self._secret)
         found = super().train(resume_from_checkpoint, *args, **kwargs)
         if self._is_over():
             checkpoints.destroy(self._secret)
+            checkpoints.destroy(self._next)
         return found._replace(training_loss=float("nan"), metrics=_noisy(found.metrics))
 
     def _is_over(self) -> bool:
@@ -114,22 +130,39 @@ class PrivateTrainer(Trainer):
         optimizer: Any = getattr(self.optimizer, "optimizer", self.optimizer)
         self._frozen.keep()
         self.private = private(_made(self.model), optimizer, self.plan, **self._options)
-        if self._resumed is not None:
-            if (done := self._resumed.get("done")) != self.state.global_step:
-                raise BadInput(
-                    f"The Trainer's checkpoint is of step {self.state.global_step}, and {SECRET} is of another.",
-                    fix=f"Resume from checkpoint-{done}.",
-                )
-            self.private.load_state_dict(self._resumed)
+        if self._resumed:
+            self._go_on(self.private)
         return self.private
 
+    def _go_on(self, step: PrivateStep) -> None:
+        """Restore the step to the secret that belongs to the Trainer's checkpoint."""
+        known = {state.get("done"): state for state in self._resumed}
+        if (state := known.get(self.state.global_step)) is None:
+            raise BadInput(
+                f"The Trainer's checkpoint is of step {self.state.global_step}, and {SECRET} is of another.",
+                fix=f"Resume from {' or '.join(f'checkpoint-{done}' for done in known)}.",
+            )
+        check_continues(state.get("schedule", self._schedule), self._schedule, {})
+        step.load_state_dict(state)
+        if state is self._resumed[-1] and self._next.exists():
+            self._next.replace(self._secret)
+
+    @property
+    def _schedule(self) -> Terms:
+        """How the optimizer is moved, in words: a continuation under other settings would repeat steps otherwise."""
+        found = {name: described(getattr(self.args, name, None)) for name in SCHEDULE}
+        found["schedule"] = described(list(getattr(self.lr_scheduler, "lr_lambdas", ())))
+        return {name: shortened(text) for name, text in found.items()}
+
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        """Save the Trainer's checkpoint, then overwrite the one secret file, so that no older file reveals later
-        noise.
+        """Save the Trainer's checkpoint, and then put the secret of this step in the place of the last one, so that no
+        older file reveals later noise. It is on disk before, since the Trainer removes earlier checkpoints.
         """
+        if self.private is not None:
+            checkpoints.write({**saved(self.private), "schedule": self._schedule}, self._next)
         super()._save_checkpoint(*args, **kwargs)
         if self.private is not None:
-            checkpoints.write(saved(self.private), self._secret)
+            self._next.replace(self._secret)
 
     def get_train_dataloader(self) -> Any:
         """One item per step of the plan; the sample is drawn when the item is requested."""

@@ -23,12 +23,12 @@ from ...core import BadInput, Charger, Evidence, MissingExtra, Source
 from ...loss import Plan
 from ..batch_norm import Frozen
 from ..clip.clipper import Loss
+from ..held_out import check_held_out
 from ..sample.augment import Augment
 from ..sample.collate import Collate
 from ..sample.examples import Batch
 from ..speed import Speed
 from ..step import PrivateStep, private
-from ..validation import check_held_out
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -102,6 +102,11 @@ class PrivateCallback(Callback):
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuse validation on the training data before the first figure."""
         for loader in _loaders(trainer.val_dataloaders):
+            check_held_out(loader, None if self._samples is None else self._samples.data)
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Refuse a test on the training data: loggers would save its figures."""
+        for loader in _loaders(trainer.test_dataloaders):
             check_held_out(loader, None if self._samples is None else self._samples.data)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

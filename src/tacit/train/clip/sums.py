@@ -266,13 +266,15 @@ def check_losses(losses: Tensor, batch: int) -> None:
 
 def _by_source(capture: Capture, gradients: Iterable[Tensor | None], batch: int) -> dict[int, list[Term]]:
     found: dict[int, list[Term]] = {}
+    shown: list[Tensor] = []  # terms are known by the identity of these, so none may be freed in between
     for record, gradient in zip(capture.records, gradients, strict=True):
         if gradient is None:
             continue
         rule = RULES.get(record.function, fallback)
+        shown.append(record.first(gradient))
         try:
             with watching(capture):
-                for tensor, term in rule(record, record.first(gradient), batch):
+                for tensor, term in rule(record, shown[-1], batch):
                     found.setdefault(id(tensor), []).append(term)
         except (BadInput, RuntimeError, ValueError) as error:
             raise no_rule(record.function, capture.names(record.used), _reason(error)) from error

@@ -21,7 +21,7 @@ _ONE_TO_ONE = {
 }  # fmt: skip
 
 
-_SAME = {"transformers::grouped_mm_fallback": F.grouped_mm}
+_SAME = {"transformers::grouped_mm_fallback": F.grouped_mm, "aten::embedding": torch.embedding}
 
 
 def known(func: Any) -> Any:
@@ -52,7 +52,10 @@ def own_vmap_rule(func: object) -> str:
     return name if found else ""
 
 
-_COMPILED = (*_CHECKED, "torchvision")
+_COMPILED = ("torchvision::deform_conv2d",)
+"""Operators of a library that keep records apart. Others of torchvision do not: those that pool regions read the image
+that a box names, which need not be the record's own; and how many boxes `nms` keeps depends on their values.
+"""
 
 
 @cache
@@ -68,11 +71,12 @@ def stranger(func: object) -> str:
     if not isinstance(packet, torch._ops.OpOverloadPacket):
         return ""
     name: str = packet._qualified_op_name
-    return "" if name.partition("::")[0] in _COMPILED else name
+    return "" if name.partition("::")[0] in _CHECKED or name in _COMPILED else name
 
 
 def name_of(func: object) -> str:
-    """A readable name; attribute getters are called after their attribute."""
+    """A readable name; attribute getters are called after their attribute, overloads of an operator after it."""
+    func = func.overloadpacket if isinstance(func, torch._ops.OpOverload) else func
     name = getattr(func, "__name__", str(func))
     if name == "__get__":
         return getattr(getattr(func, "__self__", None), "__name__", name)
@@ -178,18 +182,33 @@ def gives_shape(func: object) -> bool:
     return name in _SHAPES or name.startswith("new_") or name.endswith("_like")
 
 
-_STATIC = ("index", "one_hot", "repeat_interleave")
+_STATIC = ("index", "one_hot")
 """Operations whose shapes depend on values in some calls only; inside a level those calls raise."""
+_PACKED = ("_pack_padded_sequence", "_pad_packed_sequence")
+"""Operations whose shapes depend on values, and of which torch's tags say nothing."""
+
+
+def shaped_by_values(
+    func: object, args: tuple[object, ...], kwargs: dict[str, object], own: Callable[..., bool]
+) -> bool:
+    """Whether the shape of the result depends on values of records, mostly according to torch's tags.
+
+    Inside a level some of these operations succeed only if all records give the same shape. User code could see that,
+    and the other records would decide it. `own` says which tensors are records'.
+    """
+    if name_of(func) != "repeat_interleave":
+        return _shaped(func)
+    repeats = _given(args, kwargs, 1, "repeats")
+    how_often = args[0] if repeats is None else repeats
+    return isinstance(how_often, Tensor) and own(how_often) and _given(args, kwargs, 3, "output_size") is None
 
 
 @cache
-def shaped_by_values(func: object) -> bool:
-    """Whether the shape of the result depends on values, according to torch's tags.
-
-    Inside a level some of these operations succeed only if all records give the same shape. User code could see that,
-    and the other records would decide it.
-    """
-    name = name_of(func).strip("_")
+def _shaped(func: object) -> bool:
+    name = name_of(func)
+    if name in _PACKED:
+        return True
+    name = name.strip("_")
     packet = getattr(torch.ops.aten, name, None) if name.isidentifier() else None
     if name in _STATIC or not isinstance(packet, torch._ops.OpOverloadPacket):
         return False
@@ -203,6 +222,8 @@ FACTORIES = {
 """Functions that make a tensor that user code may write into."""
 
 
+DROPOUTS = {F.dropout, torch.dropout, F.dropout1d, F.dropout2d, F.dropout3d, torch.feature_dropout}
+"""Functions that multiply by random factors."""
 _DRAWS = {torch.rand, torch.randn, torch.randint}
 
 

@@ -7,6 +7,7 @@ the operation runs, and the record that held it is marked, so that it contribute
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -21,6 +22,8 @@ Range = tuple[int, str, int, int, int | None]
 Place = Callable[[tuple[Any, ...], dict[str, Any]], Range | list[Range] | None]
 """Where an operation has its index (position and name), the index's least and largest value, and one more allowed."""
 PLACES: dict[object, Place] = {}
+REGIONS = "regions"
+"""Stands for the operators of torchvision that pool regions: the first number of each names the image it is in."""
 
 
 def bounded(
@@ -29,13 +32,39 @@ def bounded(
     """The arguments with per-record indices clamped into range, and a mask (B,) of the records that were not."""
     if func is Tensor.__getitem__ or func is Tensor.__setitem__:
         return _subscript(args, kwargs, level)
-    place = PLACES.get(func)
-    found = (place(args, kwargs) if place is not None else None) or []
+    function = _function(func)
+    if function is REGIONS:
+        return _regions(args, kwargs, level)
+    place = PLACES.get(function)
+    found = (place(args, _named(kwargs)) if place is not None else None) or []
     outside = None
     for one in found if isinstance(found, list) else [found]:
         args, kwargs, off = _put_inside(one, args, kwargs, level)
         outside = off if outside is None else outside if off is None else outside | off
     return args, kwargs, outside
+
+
+@cache
+def _function(func: object) -> object:
+    """The function that an operator of `torch.ops.aten` is called behind; any other function itself.
+
+    Some operators never ask whether an index is in range: inside a level, the next record's numbers lie behind it.
+    """
+    if not isinstance(func, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return func
+    named = func._schema.name if isinstance(func, torch._ops.OpOverload) else func._qualified_op_name
+    space, _, name = named.partition("::")
+    if space == "torchvision" and "roi_" in name:
+        return REGIONS
+    name = "cross_entropy" if name == "cross_entropy_loss" else name.strip("_").removesuffix("_forward")
+    written = f"{name}_" if named.endswith("_") else name
+    places = (torch, F, Tensor) if space == "aten" else ()
+    return next((found for one in places if (found := getattr(one, written, None)) in PLACES), func)
+
+
+def _named(kwargs: dict[str, object]) -> dict[str, object]:
+    """Named as functions name their arguments, where an operator is called by the names of its own."""
+    return {"input": kwargs["self"], **kwargs} if "self" in kwargs else kwargs
 
 
 def _put_inside(
@@ -142,6 +171,18 @@ def _subscript(
     return (tensor, new, *args[2:]), kwargs, outside
 
 
+def _regions(
+    args: tuple[Any, ...], kwargs: dict[str, Any], level: Level
+) -> tuple[tuple[object, ...], dict[str, object], Tensor | None]:
+    """Images and regions (n, 5): the image of a region is one of the record's own."""
+    images, rois = _given(args, kwargs, 0, "input"), _given(args, kwargs, 1, "rois")
+    inside = rois[:, :1].nan_to_num(nan=-1.0).clamp(0, len(images) - 1)
+    off, rois = (inside != rois[:, :1]).any(), torch.cat((inside, rois[:, 1:]), 1)
+    rest = {name: value for name, value in kwargs.items() if name not in ("input", "rois")}
+    outside = level.all(off) if level.direct(off) else torch.zeros(level.batch, dtype=torch.bool)
+    return (images, rois, *args[2:]), rest, outside
+
+
 def _axes(item: object) -> int:
     """How many axes of the tensor one item of a subscript consumes."""
     if item is None or item is Ellipsis or isinstance(item, bool):
@@ -218,10 +259,11 @@ def _ctc(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     return [(1, "targets", 0, values.shape[-1] - 1, None), *lengths]
 
 
-PLACES[F.ctc_loss] = PLACES[torch.ctc_loss] = _ctc
+PLACES |= dict.fromkeys((F.ctc_loss, torch.ctc_loss, torch._ctc_loss), _ctc)
 PLACES[F.embedding] = _rows_of(1, "weight")
 PLACES[torch.embedding] = lambda args, kwargs: (1, "indices", 0, _given(args, kwargs, 0, "weight").shape[0] - 1, None)
 PLACES[F.embedding_bag] = _rows_of(1, "weight")
+PLACES |= dict.fromkeys((torch.embedding_bag, torch._embedding_bag), PLACES[torch.embedding])
 PLACES[F.cross_entropy] = _classes
 PLACES[F.nll_loss] = _classes
 PLACES[F.multi_margin_loss] = _margin

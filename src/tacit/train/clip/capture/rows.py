@@ -115,6 +115,25 @@ def attention(
     return level.one(found.unflatten(0, (level.batch, rows)))
 
 
+def embedding(
+    level: Level, input: Tensor, weight: Tensor, padding_idx: int | None = None, *rest: Any, **kwargs: Any
+) -> Tensor:
+    """Rows of a table that is the records' own: torch's `vmap` forgets that padding has no gradient."""
+    if padding_idx is None or not level.owns(weight):
+        return _shared_table(level, input, weight, padding_idx, *rest, **kwargs)
+    found = F.embedding(input, weight, None, *rest, **kwargs)
+    return torch.where((input == padding_idx % len(weight)).unsqueeze(-1), found.detach(), found)
+
+
+def plain_embedding(
+    level: Level, weight: Tensor, indices: Tensor, padding_idx: int = -1, *rest: Any, **kwargs: Any
+) -> Tensor:
+    """The same by the name of torch's own operator, where -1 is no padding."""
+    if padding_idx < 0 or not level.owns(weight):
+        return torch.embedding(weight, indices, padding_idx, *rest, **kwargs)
+    return embedding(level, indices, weight, padding_idx)
+
+
 def masked_fill(level: Level, values: Tensor, mask: Tensor, value: float | Tensor) -> Tensor:
     """A number that is a tensor, in the places of a mask: torch's own rule takes one record after another."""
     if isinstance(value, Tensor) and not value.ndim:
@@ -127,7 +146,7 @@ def _same(level: Level, *tensors: Tensor | None) -> bool:
     return not any(tensor is not None and level.owns(tensor) for tensor in tensors)
 
 
-_TRAILING: tuple[Rule, ...] = (F.linear, F.layer_norm, F.rms_norm, F.embedding)
+_TRAILING: tuple[Rule, ...] = (F.linear, F.layer_norm, F.rms_norm)
 _ROWWISE: tuple[tuple[Rule, int | None], ...] = (
     (torch.conv1d, 3), (torch.conv2d, 4), (torch.conv3d, 5), (torch.conv_transpose1d, 3), (torch.conv_transpose2d, 4),
     (torch.conv_transpose3d, 5), (F.group_norm, None), (F.max_pool1d, 3), (F.max_pool2d, 4), (F.max_pool3d, 5),
@@ -137,6 +156,9 @@ for _function in _TRAILING:
     ROWS[_function] = trailing(_function)
 for _function, _axes in _ROWWISE:
     ROWS[_function] = rowwise(_function, _axes)
+_shared_table = trailing(F.embedding)
+ROWS[F.embedding] = embedding
+ROWS[torch.embedding] = plain_embedding
 ROWS[torch.addmm] = addmm
 ROWS[torch.masked_fill] = ROWS[Tensor.masked_fill] = masked_fill
 ROWS[F.cross_entropy] = cross_entropy

@@ -45,6 +45,7 @@ from .errors import (
     unwatched,
 )
 from .functions import (
+    DROPOUTS,
     FACTORIES,
     gives_shape,
     in_place,
@@ -104,7 +105,7 @@ class Capture(TorchFunctionMode):
             raise own_rule(name)
         if tensors and (name := stranger(func)):
             raise unwatched(name)
-        if private and shaped_by_values(func):
+        if private and shaped_by_values(func, args, kwargs, self.level.owns):
             raise shaped(name_of(func))
         if private and in_place(func, kwargs) and not self.level.owns(tensors[0]):
             self._check_written(tensors[0])
@@ -231,10 +232,22 @@ class Capture(TorchFunctionMode):
                 return args[0].copy_(plain(args[0].clone(), *args[1:], **kwargs))
         if private:
             return self._consume(func, args, kwargs, used)
+        if func in DROPOUTS and args and id(args[0]) in self.sources:
+            return self._dropped(func, args, kwargs, used)
         return self._derive(func, args, kwargs, used)
+
+    def _dropped(self, func: Any, args: Any, kwargs: Any, used: list[Tensor]) -> object:
+        """Dropout of a parameter, which falls otherwise for every record: a factor of the record's own."""
+        factor = func(torch.ones_like(args[0], requires_grad=False), *args[1:], **kwargs)
+        if not self.level.owns(factor):  # none falls
+            return self._derive(func, args, kwargs, used)
+        self.note(factor)
+        return self.run(torch.mul, args[0], factor)
 
     def _derive(self, func: Any, args: Any, kwargs: Any, used: list[Tensor]) -> object:
         result = func(*args, **kwargs)
+        if any(map(self.level.owns, flat((result,), {}))) and not any(map(self.level.owns, flat(args, kwargs))):
+            raise no_rule(func, self.names(used), "it draws random numbers of every record's own")
         parents = frozenset().union(*(self.sources[id(tensor)].parents for tensor in used))
         same = one_to_one(func, args) and all(self.sources[id(tensor)].one_to_one for tensor in used)
         same = same and len(used) == 1
