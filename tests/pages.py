@@ -28,7 +28,7 @@ from torch import nn
 
 torch.manual_seed(0)
 x, y = torch.rand(600, 4), torch.arange(600) % 2
-dataset, (x_test, y_test) = (x, y), (x[:50], y[:50])
+dataset, (x_test, y_test) = (x, y), (x[:50].clone(), y[:50].clone())
 model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)

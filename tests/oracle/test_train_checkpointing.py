@@ -209,7 +209,8 @@ def test_a_part_with_random_numbers_of_its_own_runs_alone_and_never_in_two_passe
 
     model, batch = Restless(), tower()[1]
     assert "rng" in Clipper(model, classify, trainable(model), 0.5).structure(batch).reason
-    monkeypatch.setattr(Clipper, "_forgetful", lambda self, batch, structure: structure)  # as if nobody had seen it
+    # as if nobody had seen it
+    monkeypatch.setattr(Clipper, "_forgetful", lambda self, batch, structure, tidy: structure)
     with pytest.raises(BadInput, match="other numbers"):
         Clipper(model, classify, trainable(model), 0.5)(batch, ALL)
 

@@ -680,7 +680,9 @@ def test_a_list_of_what_is_no_number_is_one_sentence():
             mechanism.laplace([tensor, tensor], sensitivity=1, epsilon=1)
 
 
-@pytest.mark.parametrize("ledger", ["", "budget.db", False, [], object()], ids=["empty", "a path", "False", "a list", "an object"])
+@pytest.mark.parametrize(
+    "ledger", ["", "budget.db", False, [], object()], ids=["empty", "a path", "False", "a list", "an object"]
+)
 def test_what_cannot_be_charged_is_refused_wherever_it_is_given(ledger):
     with pytest.raises(BadInput, match="open ledger"):
         mechanism.Account(ledger)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..train.clip.capture.errors import stops
-from ..train.clip.capture.probe import made_up
+from ..train.clip.capture.made_up import made_up
 from ..train.clip.capture.total import failing
 from ..train.clip.replaced import PUBLIC, drawn_alike, replaced
 from .device import Batch, Gradients

@@ -52,9 +52,7 @@ class Ledger:
         with self._store.reading() as connection:
             first = self._store.at(connection, seq=0)
         if first is None:
-            raise BadInput(
-                f"The ledger in {self._store.shown} has lost its first entry.", fix="Restore it from a copy."
-            )
+            raise BadInput(f"The ledger in {self._store.shown} lost its first entry.", fix="Restore it from a copy.")
         self.terms = terms_of(first, self._store)
         self._seen: tuple[int, str] = (-1, "")
         self._trusted = False

@@ -12,7 +12,8 @@ from ..core import BadInput, TacitError
 from .clip import Clipper
 from .clip.capture.functions import name_of
 from .clip.capture.level import Level
-from .clip.capture.probe import Structure, made_up, same_random
+from .clip.capture.made_up import made_up, same_random
+from .clip.capture.probe import Structure
 from .clip.capture.watch import Capture
 from .clip.clipper import Loss
 from .clip.rules.outer import Outer

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core import BadInput
-from .clip.capture.probe import made_up, not_run, same_random
+from .clip.capture.made_up import made_up, not_run, same_random
 from .clip.clipper import Loss
 from .clip.sums import check_losses
 from .clip.tree import mapped, size

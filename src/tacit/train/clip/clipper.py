@@ -17,8 +17,9 @@ from .arrays import REDUCED, Room, full_float32, uncompiled, wide
 from .capture.coins import in_a_step, not_baked_in, rewound
 from .capture.errors import Failing, changed, left, seen_again, stops, unheard
 from .capture.keeping import keeps
+from .capture.made_up import made_up, same_random, usable
 from .capture.onlookers import HOOKED, backward_hooks
-from .capture.probe import DISAGREES, Structure, agrees, made_up, probe, same_random, unchanged, usable
+from .capture.probe import DISAGREES, Structure, agrees, probe, unchanged
 from .capture.ranges import InRange
 from .isolation import Called, Stopped, Surroundings
 from .leftovers import taken_back

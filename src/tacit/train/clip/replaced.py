@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .capture.probe import made_up
+from .capture.made_up import made_up
 from .capture.total import failing
 from .sums import Clipped
 from .tree import mapped, tensors

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .capture.probe import Structure, made_up, same_random
+from .capture.made_up import made_up, same_random
+from .capture.probe import Structure
 from .capture.ranges import InRange
 from .tree import mapped, tensors
 

@@ -20,8 +20,8 @@ from ..clip.capture.coins import replayed, rewinding, seed_torch
 from ..clip.capture.errors import Failing, Remembered, left, stops
 from ..clip.capture.keeping import repeats
 from ..clip.capture.level import Level
+from ..clip.capture.made_up import made_up, not_run, same_random
 from ..clip.capture.nested import nested
-from ..clip.capture.probe import made_up, not_run, same_random
 from ..clip.capture.ranges import InRange
 from ..clip.capture.watch import Capture, flat
 from ..clip.isolation import Stopped, Surroundings

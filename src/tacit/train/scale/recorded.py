@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..clip import Clipped
-from ..clip.capture.probe import same_random
+from ..clip.capture.made_up import same_random
 from ..clip.compile.replay import Replay, recordable, recorded
 from ..clip.rounding import sum_kind
 from ..clip.tree import mapped, tensors

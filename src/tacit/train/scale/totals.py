@@ -17,7 +17,7 @@ from torch import Tensor
 from ...core import BadInput
 from ..clip import Clipped, Clipper, Compiled
 from ..clip.capture.coins import Coins
-from ..clip.capture.probe import same_random
+from ..clip.capture.made_up import same_random
 from ..clip.replaced import drawn_alike
 from ..clip.rounding import sum_kind
 from ..clip.sums import Add

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,19 +28,15 @@ from ..recompute.hooks import AsItIs, checkpointed
 from ..sums import Forward, by_parameter, check_losses, per_example, watched, weighted_sums
 from ..tree import mapped, size, tensors
 from ..weigh import FLAT
-from .coins import seed_torch, seeded
 from .dropout import NoDropout
 from .errors import Failing, NoRule, Overwritten, Remembered, changed, remembered
 from .level import Level
+from .made_up import COUNT, RANGES, SHARE, Loss, made_up, moved_weights, same_random, usable
 from .ranges import InRange
 from .watch import Capture
 from .where import by_values, place_of, why
 
-_SEED = 20_210_907
-_COUNT = 3
 DISAGREES = "all records at once do not give what each gives alone"
-_RANGES, SHARE = (2, 30_000, 100), 0.3
-Loss = Callable[[Any], Tensor]
 TOLERANCE = {False: 1e-3, True: 0.2}
 """The relative error of a gradient that passes, for ordinary and for reduced precision; rounding is far below it."""
 
@@ -110,7 +105,7 @@ def _first_look(loss: Loss, parameters: Mapping[str, Tensor], batch: object) -> 
         return usable(loss, parameters, batch)
     except BadInput:
         try:
-            _parts(Forward(loss, made_up(batch, _COUNT), parameters))
+            _parts(Forward(loss, made_up(batch, COUNT), parameters))
         except NoRule:
             pass
         except TacitError:
@@ -156,11 +151,11 @@ def _parts(forward: Forward) -> bool:
 
 def run_through(forward: Forward) -> tuple[bool, Tensor]:
     """Like `_parts`, with the losses."""
-    capture = Capture(forward.parameters, Level(_COUNT, forward.traced), forward.copies, forward.owned, forward.lasting)
+    capture = Capture(forward.parameters, Level(COUNT, forward.traced), forward.copies, forward.owned, forward.lasting)
     losses = watched(forward, capture)
     gradients = capture.gradients(losses, torch.ones_like(losses))
     with torch.no_grad():
-        by_parameter(capture, gradients, _COUNT)
+        by_parameter(capture, gradients, COUNT)
     return capture.parts > 0, losses.detach()
 
 
@@ -198,38 +193,15 @@ def agrees(loss: Loss, parameters: Mapping[str, Tensor], batch: object, structur
     and in a wide range. A model that draws its own random numbers is compared on single records (`_same_drawn`).
     """
     with same_random(seed), NoDropout():
-        if _random(loss, parameters, made_up(batch, _COUNT, seed)):
+        if _random(loss, parameters, made_up(batch, COUNT, seed)):
             with moved_weights(parameters, SHARE, seed):
                 return _same_drawn(loss, parameters, batch, structure, seed)
-        for count, moved in ((_COUNT, 0.0), (_COUNT + 2, SHARE)):
+        for count, moved in ((COUNT, 0.0), (COUNT + 2, SHARE)):
             with moved_weights(parameters, moved, seed):
-                examples = usable(loss, parameters, batch, count, seed + count, *_RANGES[count > _COUNT :], 2)
+                examples = usable(loss, parameters, batch, count, seed + count, *RANGES[count > COUNT :], 2)
                 if not _same(loss, parameters, examples, structure):
                     return False
     return True
-
-
-def usable(
-    loss: Loss, parameters: Mapping[str, Tensor], batch: object, count: int = _COUNT, seed: int = 0, *ranges: int
-) -> object:
-    """Made-up records that the model takes: the first range of integers that it does not object to.
-
-    The last try has ones alone: the lengths of sequences are above 0 and at most that of the longest.
-    """
-    first: Exception | None = None
-    for high in (*(ranges or _RANGES), 1):
-        examples = made_up(batch, count, seed, high)
-        try:
-            with InRange():
-                alone(loss, examples, parameters)
-        except TacitError:
-            raise
-        except Exception as error:  # user code, on public numbers
-            first = first or error
-        else:
-            return examples
-    assert first is not None
-    raise not_run(first) from first
 
 
 def _same(loss: Loss, parameters: Mapping[str, Tensor], examples: object, structure: Structure) -> bool:
@@ -386,63 +358,3 @@ def _beside(row: int, examples: object, others: object) -> object:
         return found
 
     return mapped(joined, examples)
-
-
-@contextmanager
-def moved_weights(parameters: Mapping[str, Tensor], share: float, seed: int) -> Iterator[None]:
-    """Temporarily change weights by a share of their size, so that branches that start at zero are seen."""
-    if not share:
-        yield
-        return
-    before = {name: tensor.detach().clone() for name, tensor in parameters.items()}
-    generator = torch.Generator().manual_seed(seed + 1)
-    try:
-        with torch.no_grad():
-            for tensor in parameters.values():
-                scale = tensor.double().square().mean().sqrt().clamp(min=0.1).item() if tensor.numel() else 0.0
-                step = torch.randn(tensor.shape, generator=generator) * share * scale
-                tensor.add_(step.to(tensor.device, tensor.dtype))
-        yield
-    finally:
-        with torch.no_grad():
-            for name, tensor in parameters.items():
-                tensor.copy_(before[name])
-
-
-def not_run(error: Exception, what: str = "loss") -> BadInput:
-    """The one sentence for a model that does not accept its data; made-up records contain no private values."""
-    reason = str(error).split("\n")[0].rstrip(".")
-    if isinstance(error, IndexError):
-        reason = "a label or an id is out of range"
-    return BadInput(
-        f"The {what} of made-up records that are shaped like the data cannot be computed: {reason}.",
-        fix=f"The {what} is given rows of the data; labels and ids are whole numbers (int64) from 0 on.",
-    )
-
-
-def made_up(batch: object, count: int, seed: int = 0, high: int = 2) -> Any:
-    """`count` public records shaped like those of a batch: standard normal numbers, integers below `high`.
-
-    Ones, where `high` is 1.
-    """
-    generator = torch.Generator().manual_seed(_SEED + seed)
-
-    def invent(tensor: Tensor) -> Tensor:
-        shape = (count, *tensor.shape[1:])
-        if tensor.is_floating_point() or tensor.is_complex():
-            return torch.randn(shape, generator=generator, dtype=tensor.dtype).to(tensor.device)
-        coins = torch.randint(0, high, shape, generator=generator) if high > 1 else torch.ones(shape, dtype=torch.long)
-        if coins.ndim > 1 and high == 2:
-            coins[:, 0] = 1
-        return coins.to(tensor.device, tensor.dtype)
-
-    return mapped(invent, batch)
-
-
-@contextmanager
-def same_random(seed: int = 0) -> Iterator[None]:
-    """Make a model draw the same random numbers each time, and restore the ambient state afterwards."""
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices=devices), seeded(_SEED + seed):
-        seed_torch(_SEED + seed)
-        yield

@@ -128,7 +128,7 @@ def embedding(
 def plain_embedding(
     level: Level, weight: Tensor, indices: Tensor, padding_idx: int = -1, *rest: Any, **kwargs: Any
 ) -> Tensor:
-    """The same by the name of torch's own operator, where -1 is no padding."""
+    """Rows of a table that is the records' own, by the name of torch's operator, where -1 is no padding."""
     if padding_idx < 0 or not level.owns(weight):
         return torch.embedding(weight, indices, padding_idx, *rest, **kwargs)
     return embedding(level, indices, weight, padding_idx)

@@ -26,7 +26,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ....core import BadInput
 from ..capture.errors import stops
-from ..capture.probe import made_up, same_random
+from ..capture.made_up import made_up, same_random
 from ..clipper import Clipper
 from ..modes import Modes
 from ..replaced import Alike, Failed, drawn_alike, repeated
