@@ -219,7 +219,7 @@ def test_the_length_of_a_text_does_not_touch_another() -> None:
 
 
 def test_training_on_texts_of_any_length_and_users() -> None:
-    found = fit(Reads(), RECORDS, PLAN, loss=read, collate=Buckets(LENGTHS), rng=0, validation=list(RECORDS))
+    found = fit(Reads(), RECORDS, PLAN, loss=read, collate=Buckets(LENGTHS), rng=0, validation=[*map(dict, RECORDS)])
     assert all(info.idle == 0 for info in found.history)
     assert set(found.evidence.utility) == {"loss"}
     plan = Plan(10, 0.5, 3, 1.0, unit="user")
