@@ -259,6 +259,35 @@ def test_charge_then_read_then_keep(tmp_path):
     assert ledger.remaining() == pytest.approx(0.5)
 
 
+QUESTIONS = {
+    "count": lambda found: found.count(),
+    "several": lambda found: found.aggregate(n=count(), mean=mean("amount", (0, 64)), more=sum("amount", "private")),
+    "groups": lambda found: found.group_by("city", keys=["Basel", "Bern", "Chur"]).variance("amount", (0, 64)),
+    "quantile": lambda found: found.group_by("city", keys=["Basel", "Bern", "Chur"]).quantile("amount", 0.5, (0, 64)),
+    "top": lambda found: found.top("city", 3, keys=["Basel", "Bern", "Chur"]),
+    "marginals": lambda found: found.marginals(["city"], 1, keys={"city": ["Basel", "Bern"]}),
+}
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+@pytest.mark.parametrize("epsilon", [0.55, 1.1, 2.35, 1.4281684985421803])
+@pytest.mark.parametrize("asked", QUESTIONS)
+def test_a_question_may_take_all_that_remains(tmp_path, asked, epsilon, adjacency):
+    """The parts of epsilon add up to no more than it, as a ledger reads them: as they are written."""
+    ledger = tacit.Ledger.create(tmp_path / "b.db", epsilon=epsilon, delta=0, unit="person", adjacency=adjacency)
+    QUESTIONS[asked](table(ledger=ledger)).release(epsilon=ledger.remaining())
+    assert ledger.remaining() < 1e-12
+
+
+def test_a_question_about_keys_that_are_not_known_may_take_all_that_remains(tmp_path):
+    for place, epsilon in enumerate([0.55, 1.1, 2.35, 1.4281684985421803]):
+        ledger = tacit.Ledger.create(tmp_path / f"{place}.db", epsilon=epsilon, delta=1e-6, unit="person")
+        table(ledger=ledger).group_by("city").aggregate(n=count(), all=sum("amount", (0, 64))).release(
+            epsilon=epsilon, delta=1e-7
+        )
+        assert len(ledger.entries()) == 1
+
+
 def test_a_failing_engine_is_charged_and_may_be_asked_again(tmp_path, monkeypatch):
     from tacit.query import bounding
 

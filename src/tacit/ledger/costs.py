@@ -150,12 +150,12 @@ def pure(event: Event, loss: Composed, adjacency: Adjacency, group: int) -> Frac
 def _stated(event: Event, adjacency: Adjacency, group: int) -> Fraction | None:
     """The epsilon of an event that names it, as it is written.
 
-    1/noise_multiplier is read as the nearest float: noise of multiplier 1/0.7 is charged 0.7.
+    sensitivity/noise_multiplier is read as the nearest float: noise of multiplier 1/0.7 is charged 0.7.
     """
     if isinstance(event, PURE) and (getattr(event, "delta", 0.0) == 0.0):
         return exact(event.epsilon) * group
     if isinstance(event, Laplace | DiscreteLaplace):
-        return exact(1 / event.noise_multiplier) * group * exact(adjacency.sensitivity)
+        return exact(adjacency.sensitivity / event.noise_multiplier) * group
     return None
 
 

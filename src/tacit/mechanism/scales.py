@@ -20,6 +20,22 @@ WIDEST, FAINTEST = 1e12, 1e-300
 """An epsilon above the first is calibrated as this one; a delta below the second has too few digits."""
 
 
+def written(number: float) -> Fraction:
+    """A number as it is written, which is how a ledger adds numbers up: 0.1 is one tenth."""
+    return Fraction(repr(float(number)))
+
+
+def part(epsilon: float, count: int) -> float:
+    """The largest float of which `count` are at most epsilon, both as numbers and as they are written.
+
+    Otherwise a charge of all that remains could be refused: three thirds of 1.1 are 1.1000000000000001 as written.
+    """
+    found = float(Fraction(epsilon) / count)
+    while count * Fraction(found) > Fraction(epsilon) or count * written(found) > written(epsilon):
+        found = math.nextafter(found, 0.0)
+    return found
+
+
 def pure_multiplier(epsilon: float, change: float) -> float:
     """The least number z of floating point with change/z <= epsilon, by fractions."""
     exact = Fraction(change) / Fraction(epsilon)
@@ -48,9 +64,7 @@ def discrete_gaussian_multiplier(epsilon: float, delta: float, sensitivity: int,
 @lru_cache(maxsize=1024)
 def round_epsilon(epsilon: float, delta: float, rounds: int, adjacency: Adjacency) -> float:
     """The largest epsilon of each of several rounds of bounded range that compose to (epsilon, delta)."""
-    exact = Fraction(epsilon) / rounds
-    plain = float(exact)
-    plain = plain if Fraction(plain) <= exact else math.nextafter(plain, 0.0)
+    plain = part(epsilon, rounds)
     if delta == 0 or rounds == 1:
         return plain
 

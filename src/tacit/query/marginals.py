@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,14 @@ from ..core import BadInput, Event, Source, check
 from ..core.errors import Argument
 from ..core.events import Repeat
 from ..loss import calibrate
+from ..mechanism.scales import part
 from .aggregates import Figure
 from .answer import body_of
 from .bounding import query, totals
 from .consistency import agreed
 from .engines import Opened
 from .keys import By, ByBin, listed
-from .pricing import Noise, down
+from .pricing import Noise
 from .question import Query
 from .shape import Shape
 from .terms import People
@@ -114,7 +114,7 @@ class Marginals(Query[Noise]):
     def _prices(self, epsilon: float, delta: float) -> Noise:
         """One noise for all tables: Laplace, or Gaussian where that reaches less far."""
         count, moved = len(self._subsets), self.shape.max_groups if self.shape.unit is not None else 1
-        each = down(Fraction(check.positive("epsilon", epsilon)) / count)
+        each = part(check.positive("epsilon", epsilon), count)
         plain = Noise.laplace(moved, each, self._neighbours)
         if check.delta(delta) == 0:
             return plain

@@ -22,6 +22,8 @@ from ..mechanism import draws, scales, unknown_keys
 from ..mechanism.draws import Whole
 from .terms import People, Rows, Term
 
+Part = DiscreteLaplace | Gaussian | AboveThreshold | PartitionSelection
+"""The kinds of event that an answer is charged as."""
 KEYS_SHARE = Fraction(1, 2)
 """Of epsilon, for keys that are not known, where there are other terms."""
 BOUNDS_SHARE = Fraction(1, 5)
@@ -32,7 +34,7 @@ BOUNDS_SHARE = Fraction(1, 5)
 class Noise:
     """Exact noise on whole numbers: discrete Laplace of this scale, or a rounded normal of this deviation."""
 
-    event: Event
+    event: DiscreteLaplace | Gaussian
     spread: Fraction
 
     @classmethod
@@ -67,7 +69,7 @@ class Prices:
     """Terms that the release of the keys answers already."""
     bounds: float | None
     """Epsilon for the bounds of each column that needs them."""
-    events: tuple[Event, ...]
+    events: tuple[Part, ...]
 
     @property
     def event(self) -> Event:
@@ -89,8 +91,8 @@ class Asked:
 
 
 def prices(asked: Asked, *, epsilon: float, delta: float, neighbours: Adjacency) -> Prices:
-    """Share out (epsilon, delta)."""
-    whole = Fraction(check.positive("epsilon", epsilon))
+    """Share out (epsilon, delta), so that a ledger which adds the parts up as they are written finds no more."""
+    given = check.positive("epsilon", epsilon)
     if check.delta(delta) == 0 and not asked.known:
         raise BadInput(
             "The keys are not known beforehand, and releasing them needs a delta above 0.",
@@ -99,6 +101,16 @@ def prices(asked: Asked, *, epsilon: float, delta: float, neighbours: Adjacency)
                 *(Argument("delta"), " such as 1e-6."),
             ),
         )
+    least = given
+    while (charged := _charged(found := _shared(asked, least, delta, neighbours), neighbours)) is not None:
+        if charged <= scales.written(given):
+            break
+        least = math.nextafter(least, 0.0)
+    return found
+
+
+def _shared(asked: Asked, epsilon: float, delta: float, neighbours: Adjacency) -> Prices:
+    whole = Fraction(epsilon)
     lost = Noise.laplace(1, down(whole * asked.lost), neighbours) if asked.lost else None
     bounds = down(whole * BOUNDS_SHARE / asked.columns) if asked.columns else None
     rest = whole * (1 - asked.lost - (BOUNDS_SHARE if asked.columns else 0))
@@ -112,6 +124,17 @@ def prices(asked: Asked, *, epsilon: float, delta: float, neighbours: Adjacency)
         rest, delta = rest * (1 - share), 0.0
     terms = _noise(paid, asked, rest, delta, neighbours)
     return Prices(terms, lost, keys, free, bounds, _events(terms, lost, keys, bounds, asked.columns))
+
+
+def _charged(found: Prices, neighbours: Adjacency) -> Fraction | None:
+    """The sum of the parts' epsilons as they are written; None where a part has no epsilon of its own."""
+    total = Fraction(0)
+    for event in found.events:
+        if isinstance(event, Gaussian):
+            return None
+        own = neighbours.sensitivity / event.noise_multiplier if isinstance(event, DiscreteLaplace) else event.epsilon
+        total += scales.written(own)
+    return total
 
 
 def selection(epsilon: float, delta: float, groups: int, neighbours: Adjacency) -> PartitionSelection:
@@ -154,9 +177,9 @@ def _noise(
 
 
 def _events(
-    terms: dict[Term, Noise], lost: Noise | None, keys: Event | None, bounds: float | None, columns: int
-) -> tuple[Event, ...]:
-    found: list[Event] = [AboveThreshold(bounds)] * columns if bounds is not None else []
+    terms: dict[Term, Noise], lost: Noise | None, keys: PartitionSelection | None, bounds: float | None, columns: int
+) -> tuple[Part, ...]:
+    found: list[Part] = [AboveThreshold(bounds)] * columns if bounds is not None else []
     found += [keys] if keys is not None else []
     found += [noise.event for noise in terms.values()]
     return tuple(found + ([lost.event] if lost is not None else []))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,12 @@ from ..core import Adjacency, BadInput, Event, Source, check
 from ..core.errors import Argument
 from ..core.events import BoundedRange, Compose, PartitionSelection, Repeat
 from ..mechanism import quantile
-from ..mechanism.scales import round_epsilon
+from ..mechanism.scales import part, round_epsilon
 from .aggregates import Figure
 from .answer import body_of
 from .bounding import Totals, executed, numbers, spelt
 from .grids import FINE, Grid, bounds_of
-from .pricing import KEYS_SHARE, down, selection
+from .pricing import selection
 from .question import NOISE_ONLY, Query
 from .released_keys import released_keys
 from .values import Value, is_whole
@@ -64,7 +63,7 @@ class Quantiles(Query[QuantilePrices]):
                     " such as 1e-6.",
                 ),
             )
-        share = down(Fraction(epsilon) * KEYS_SHARE)
+        share = part(epsilon, 2)
         return QuantilePrices(
             round_epsilon(share, 0.0, rounds, self._neighbours),
             rounds,
