@@ -125,6 +125,7 @@ def moved_by_a_failing_record(late: int = 0) -> tuple[Clipper, float]:
     return clip, float((sums[0] - sums[1]).norm()) / 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [0, 40])
 def test_code_that_asks_whether_it_has_run_before_runs_one_record_at_a_time(late: int) -> None:
     clip, moved = moved_by_a_failing_record(late)

@@ -417,13 +417,13 @@ def test_who_counts_calls_by_an_object_of_c_code_is_refused(way: str) -> None:
 @pytest.mark.parametrize("way", ["count", "array"])
 def test_mutant_nobody_looks_at_objects_of_c_code(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Hidden, "moved", lambda self: False)
-    monkeypatch.setattr(keeping, "repeats", lambda run: True)
+    monkeypatch.setattr(keeping, "repeats", lambda run, tidy: True)
     assert moved(COUNTING[way]) > 1.1
 
 
 @pytest.mark.parametrize("make", [Counts, CountsInTensor, Turns, OwnCoin, SetsSeed])
 def test_mutant_nobody_looks_at_what_a_call_leaves(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Clipper, "_forgetful", lambda self, batch, structure: structure)
+    monkeypatch.setattr(Clipper, "_forgetful", lambda self, batch, structure, tidy: structure)
     assert moved(make) > 1.1
 
 

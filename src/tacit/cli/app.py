@@ -27,11 +27,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__
-from ..core.json_text import Json
 from .options import given_option, in_options, in_words
 
 if typing.TYPE_CHECKING:
     from ..core.errors import Argument, TacitError
+    from ..core.json_text import Json
 
 VERBS = {
     "init": ("init", "Describe a table: write a schema and a run file that works at once."),
