@@ -118,8 +118,27 @@ def test_bad_input_leaves_with_2_and_writes_nothing(tacit_, budget):
         ("show", "b.db", "--plot", "b.db"),
     ):  # a slip would lose all charges
         status, _, told = tacit_("ledger", *words)
-        assert (status, "is not overwritten" in told) == (2, True)
+        assert (status, "is not overwritten" in told or "must end in .svg" in told) == (2, True)
     assert Ledger("b.db").terms.epsilon == 1.0
+
+
+def test_an_export_ends_where_its_chain_ends_though_others_charge_meanwhile(tacit_, budget, monkeypatch):
+    """A head of later, beside a chain of earlier, would be a receipt that names another entry."""
+    budget()
+    Ledger("b.db").charge(Laplace(20.0), key="a")
+    rows = Ledger.rows
+
+    def charged_after(self):
+        kept = rows(self)
+        Ledger("b.db").charge(Laplace(20.0), key="b")
+        return kept
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "rows", charged_after)
+        assert tacit_("ledger", "export", "b.db", "--out", "e.json")[0] == 0
+    found = json.loads(Path("e.json").read_text())
+    assert (len(found["chain"]), [item["key"] for item in found["entries"]]) == (2, ["a"])
+    assert Ledger("b.db").verify(found).ok
 
 
 def test_planned_ledgers_and_allotments(tacit_):

@@ -306,3 +306,7 @@ def test_command(tmp_path, capsys, monkeypatch):
         assert command("disclose", tmp_path / "t.csv", *wrong)[0] == 2
     (tmp_path / "bad.json").write_text("{")
     assert command("disclose", tmp_path / "bad.json")[0] == 2
+    once, twice = (command("disclose", tmp_path / "t.csv", "--columns", names)[1] for names in ("zip", "zip,zip"))
+    assert once == twice
+    status, _, told = command("disclose", tmp_path / "log.json", "--secret", "ill")
+    assert (status, "a query log has none" in told) == (2, True)

@@ -93,6 +93,14 @@ def test_numbers_and_names_of_other_libraries_are_accepted():
     assert budget.charges == 3
 
 
+def test_keys_in_a_set_have_one_order_in_every_process():
+    """A retry from another process would be another question, since Python shuffles the texts of a set."""
+    words = [f"word {k}" for k in range(40)]
+    held = table().group_by("city", keys=set(words)).count()
+    assert [key for (key,) in held.shape.keys.values] == sorted(words)
+    assert held.name == table().group_by("city", keys={"city": frozenset(words)}).count().name
+
+
 def test_numbers_in_texts_are_equal_however_they_are_spelt(tmp_path):
     place = tmp_path / "people.csv.xz"
     place.write_bytes(lzma.compress(b"who,age,zip\n1,30.0,08001\n2,30,8001\n3,31.0,8001.0\n4,,x\n"))

@@ -42,6 +42,8 @@ def disclose(
     """Say what a release gives away."""
     path = Path(source)
     if path.suffix.lower() == ".json":
+        if any(option is not None for option in (columns, secret, unit)):
+            raise BadInput("--columns, --secret and --unit are about a table, and a query log has none of them.")
         found, known = of_log(read_log(parsed(read_text(path), path.name))), list[str]()
     else:
         found, known = _table(path, columns, secret, unit, k)
@@ -63,7 +65,7 @@ def _table(
     for name in filter(None, (secret, unit)):
         table[name]  # refuses a column that is absent
     names = list(table.columns) if columns is None else [name.strip() for name in columns.split(",")]
-    names = [name for name in names if name not in (secret, unit)]
+    names = [name for name in dict.fromkeys(names) if name not in (secret, unit)]
     if not names:
         raise BadInput("No column is left that an attacker may know.", fix="Give --columns.")
     if columns is None and len(names) > 12:

@@ -69,6 +69,8 @@ def show(
     plot: Annotated[str | None, typer.Option(metavar="F", help="Write a chart of spending (SVG).")] = None,
 ) -> Result:
     """Say what was spent and what remains."""
+    if plot is not None and Path(plot).suffix.lower() != ".svg":
+        raise BadInput(f"The chart must end in .svg, got {Path(plot).name}.")
     found = opened(url)
     if plot is not None:
         from ..ledger.shown import chart
@@ -98,8 +100,9 @@ def verify(
 def export(url: Place, out: Annotated[str, typer.Option(metavar="F", help="The file to write.")]) -> Result:
     """Write the whole ledger as one JSON file."""
     found = opened(url)
-    chain = found.verify()
-    body = {"schema": "tacit.ledger-export/1", **_data(found), "chain": found.rows(), "ok": chain.ok}
+    chain, kept = found.verify(), found.rows()  # others may charge meanwhile: what is exported ends here
+    body = {"schema": "tacit.ledger-export/1", **_data(found), "chain": kept, "ok": chain.ok}
+    body |= {"head": kept[-1]["hash"], "entries": [item for item in body["entries"] if item["seq"] < len(kept)]}
     written(Path(out), json.dumps(body, allow_nan=False, indent=1) + "\n")
     data = {"out": out, "entries": chain.entries, "head": chain.head, "ok": chain.ok}
     rows = [("written", out), ("chain", _whole(chain)), ("entries", str(chain.entries)), ("head", chain.head)]

@@ -27,6 +27,7 @@ from ..core import (
     source,
 )
 from ..core.answer import DATA_DEPENDENT, Value
+from ..core.errors import Argument
 from ..core.json_text import parsed
 
 Random = Source | int | np.random.Generator | None
@@ -132,7 +133,10 @@ class Offer:
         ledger, key = terms.ledger, terms.key
         if ledger is None:
             if key is not None:
-                raise BadInput("A key needs a ledger that keeps its answer.", fix="Give ledger=, or leave key out.")
+                raise BadInput(
+                    (Argument("key"), " needs a ledger that keeps its answer."),
+                    fix=("Give ", Argument("ledger"), ", or leave ", Argument("key"), " out."),
+                )
             return self._answer(draw, terms, None)
         memory = _inner(ledger)
         if key is not None and not isinstance(memory, AnswerStore):

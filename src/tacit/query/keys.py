@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -165,7 +165,7 @@ def of_mapping(argument: str, given: object, names: Sequence[str]) -> dict[str, 
 def listed(given: object) -> tuple[Any, ...]:
     if isinstance(given, str | bytes) or not hasattr(given, "__iter__") or _labelled(given):
         raise BadInput((Argument("keys"), ' must be a list of all that should be released, like ["Basel", "Bern"].'))
-    return tuple(given)
+    return tuple(sorted(given, key=repr) if isinstance(given, Set) else given)  # a set's order hangs on the process
 
 
 def _labelled(given: object) -> bool:
