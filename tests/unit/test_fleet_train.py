@@ -131,6 +131,15 @@ def test_own_samples_are_poisson(rate):
     assert (np.abs(together) <= 6 * np.sqrt(rate**2 * (1 - rate**2) / 2000)).all()
 
 
+@pytest.mark.parametrize("own", [(3, 3), [RECORDS], [-1], [True], np.array([True, False] * 20), [2.0]])
+def test_own_records_are_numbers_of_rows_each_named_once(own):
+    """A record that is named twice would be in a batch twice, and move its sum by two clip norms."""
+    plan = Plan(RECORDS, 1.0, 1, 1e-3, clip_norm=1e-2)
+    with pytest.raises(BadInput, match="each named once"):
+        fleet().train(X, Y, members(2), plan, own=own, rng=1)
+    fleet().train(X, Y, members(2), plan, own=np.array([3, 4]), rng=1)
+
+
 def test_a_private_fleet_of_own_orders_samples_every_record_anew():
     x = np.eye(2, dtype=np.float32)
     maker = Fleet(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -63,9 +64,7 @@ class Pool:
             raise BadInput("A fleet needs x and y of one length and a membership matrix of records x models.")
         if not total and labels.min() < 0:
             raise BadInput("A fleet needs labels from 0.", fix="Number the classes 0, 1, 2 ...")
-        if not all(0 <= index < len(features) for index in own):
-            raise BadInput("A fleet needs own records that are in the pool.")
-        return cls(features, labels, matrix, tuple(int(index) for index in own))
+        return cls(features, labels, matrix, _places(own, len(features)))
 
     def part(self, models: slice) -> Pool:
         return Pool(self.x, self.y, self.member[:, models], self.own)
@@ -77,6 +76,20 @@ class Pool:
         """The batch of records `rows`: (B) shared by all models, or (K, B) for each."""
         mask = self.member[rows].T if rows.dim() == 1 else self.member.T.gather(1, rows)
         return Batch(self.x[rows], self.y[rows], mask)
+
+
+def _places(own: Sequence[int], count: int) -> tuple[int, ...]:
+    """Numbers of records, each once: one that is named twice would take part in a step twice."""
+    try:
+        found = dict.fromkeys(operator.index(one) for one in own if not isinstance(one, bool))
+    except TypeError:
+        found = {}
+    if len(found) != len(own) or not all(0 <= place < count for place in found):
+        raise BadInput(
+            "A fleet needs own records that are in the pool, each named once.",
+            fix="Give the numbers of their rows: np.flatnonzero(mask), say.",
+        )
+    return tuple(found)
 
 
 class Draws:

@@ -66,7 +66,7 @@ def evidence(step: PrivateStep, delta: float) -> Evidence:
         not_covered = (*not_covered, "other releases: no ledger was given")
     if step.read:
         not_covered = (*not_covered, READ)
-    if step.alone_because:
+    if _alone(step):
         not_covered = (*not_covered, UNCOVERED)
     not_covered = (*not_covered, *step.course.not_covered)
     return Evidence(
@@ -104,4 +104,10 @@ def evidence(step: PrivateStep, delta: float) -> Evidence:
 
 def _records(step: PrivateStep) -> str:
     """How records were run, in words for the evidence."""
-    return f"one at a time: {step.alone_because}" if step.alone_because else "all at once, each as if alone"
+    reason = _alone(step)
+    return f"one at a time: {reason}" if reason else "all at once, each as if alone"
+
+
+def _alone(step: PrivateStep) -> str:
+    """Why records ran one at a time; it may have been found since the step last told its operator."""
+    return step.alone_because or step._clipper.alone_because

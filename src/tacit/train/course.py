@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..core import BadInput, BudgetExceeded, Event, Mismatch, Unsupported
+from ..core import BadInput, BudgetExceeded, Mismatch, Unsupported
 from ..core.charger import Charger, Fence, Scoped
 from .descriptions import hashed
 from .sample.collate import Collate
@@ -39,7 +39,7 @@ class Course:
     """What makes the steps of a `PrivateStep` one run. `key` is for hashes of data, which reveal nothing without it.
 
     `paid`: a ledger was charged for the run, or may have been when its connection was lost. `restored`: how often a
-    saved state was loaded.
+    saved state was loaded. `charged`: the run and the ledger that were entered last.
     """
 
     key: bytes = field(default_factory=lambda: os.urandom(32))
@@ -50,6 +50,7 @@ class Course:
     fenced: bool = False
     paid: bool = False
     restored: int = 0
+    charged: tuple[str, Charger | None] | None = None
     _data: tuple[Any, Any, int | None, Collate | None] | None = None
     _lock: Lock = field(default_factory=Lock)
 
@@ -104,8 +105,11 @@ class Course:
             )
 
     def restore(self, began: Terms, start: str) -> None:
-        """Continue a run that began with these terms; batches that were asked for before compare their data again."""
-        self.terms, self.start, self.kept = began, start, True
+        """Continue a run that began with these terms; batches that were asked for before compare their data again.
+
+        Going on is charged, under the run's own key, and takes a number.
+        """
+        self.terms, self.start, self.kept, self.charged = began, start, True, None
         self.restored += 1
 
     def whole_terms(self) -> Terms:
@@ -115,28 +119,23 @@ class Course:
             self.terms[DATA] = data_term(data, users, most, self.key, collate)[0]
         return self.terms
 
+    def owes(self, step: PrivateStep) -> bool:
+        """Whether the run has not entered this ledger since it began or a state was loaded."""
+        return self.charged != (step.run, step.ledger)
+
     def enter(self, step: PrivateStep) -> None:
         """Charge for the whole plan, under one key however often the run is resumed, and take a number."""
         if step.ledger is None:
             return
-        ledger, event, key = step.ledger, step.plan.event, f"train-{step.run}"
         before, self.paid = self.paid, True  # also when it is not known whether the charge was written
         try:
-            self._pay(step, ledger, event, key)
+            step._workers.once(lambda: _pay(step))
         except (BudgetExceeded, Mismatch, BadInput, Unsupported):
             self.paid = before
             raise
         if _fence(step) is not None:
             self._report(step, None)
-
-    def _pay(self, step: PrivateStep, ledger: Charger, event: Event, key: str) -> None:
-        if isinstance(ledger, Scoped):
-            scoped, plan = ledger, step.plan
-            step._workers.once(
-                lambda: scoped.charge(event, key=key, purpose="training", adjacency=plan.adjacency, unit=plan.unit)
-            )
-        else:
-            step._workers.once(lambda: ledger.charge(event, key=key, purpose="training"))
+        self.charged = step.run, step.ledger
 
     def check(self, step: PrivateStep) -> None:
         """Compare processes and report to the ledger at the public steps of a run, before the step there."""
@@ -153,8 +152,13 @@ class Course:
             check_same(step._workers.all_of(now))
 
     def end(self, step: PrivateStep) -> None:
-        """Report to the ledger when evidence is made; a continuation that was overtaken gets no evidence."""
+        """Report to the ledger when evidence is made; a continuation that was overtaken gets no evidence.
+
+        Nor does a run whose steps were all taken before its state was loaded, until this ledger was charged for them.
+        """
         fence = _fence(step)
+        if step.done and self.owes(step) and step.rank == 0:
+            _pay(step)
         if self.number is not None and step.rank == 0 and fence is not None:
             now, last = mark(step.parameters), step.done >= step.plan.steps
             fence.fence(f"train-{step.run}", number=self.number, step=step.done, mark=now, last=last)
@@ -170,6 +174,15 @@ class Course:
         done, now = step.done, mark(step.parameters)
         self.number = step._workers.once(lambda: fence.fence(key, number=number, step=done, mark=now))
         self.fenced = True
+
+
+def _pay(step: PrivateStep) -> None:
+    """Charge the whole plan to the ledger, if there is one, under the key of the run."""
+    ledger, plan, key = step.ledger, step.plan, f"train-{step.run}"
+    if isinstance(ledger, Scoped):
+        ledger.charge(plan.event, key=key, purpose="training", adjacency=plan.adjacency, unit=plan.unit)
+    elif ledger is not None:
+        ledger.charge(plan.event, key=key, purpose="training")
 
 
 def _fence(step: PrivateStep) -> Fence | None:

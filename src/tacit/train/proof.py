@@ -24,7 +24,7 @@ from .clip.tree import mapped, size
 from .models import check_model
 from .sample.augment import averaged
 from .sample.examples import Examples
-from .step import cross_entropy
+from .sample.labels import cross_entropy
 
 SHOWN = 8
 """How many records of a batch are used; only their shapes are read."""

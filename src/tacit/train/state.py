@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..core import BadInput
 from .terms import check_continues, optimizer_terms, scheduled, terms
@@ -16,7 +17,7 @@ from .terms import check_continues, optimizer_terms, scheduled, terms
 if TYPE_CHECKING:
     from .step import PrivateStep
 
-SCHEMA = "tacit.private-step/2"
+SCHEMA = "tacit.private-step/3"
 KEY = 32
 """Bytes of a run's secret, and of the key of a sample."""
 KINDS = {"run": str, "done": int, "secret": bytes, "sample": bytes}
@@ -79,9 +80,17 @@ def _saved(step: PrivateStep) -> dict[str, Any]:
         "model": dict(model),
         "metadata": {name: dict(told) for name, told in getattr(model, "_metadata", {}).items()},
         "optimizer": step.optimizer.state_dict(),
+        "unsaved": _unsaved(step.model, model),
+        "alone": step.alone_because or step._clipper.alone_because,
+        "read": step.read,
         "dropout": torch.get_rng_state(),
         "device_dropout": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
     }
+
+
+def _unsaved(model: nn.Module, state: Mapping[str, object]) -> dict[str, Tensor]:
+    """The buffers that torch leaves out of a model's state; with others, steps would be repeated otherwise."""
+    return {name: tensor for name, tensor in model.named_buffers() if name not in state}
 
 
 def restore(step: PrivateStep, state: dict[str, Any]) -> None:
@@ -117,19 +126,23 @@ def _compare(step: PrivateStep, state: dict[str, Any]) -> None:
 
 def _put(step: PrivateStep, state: dict[str, Any]) -> None:
     at, began, start = _position(step, state), dict(state["terms"]), _of(str, state["start"])
+    alone, read = _of(str, state["alone"]), _of(bool, state["read"])
+    buffers = copy.deepcopy(dict(step.model.named_buffers()))
     was = copy.deepcopy((step.model.state_dict(), step.optimizer.state_dict())), torch.get_rng_state()
     unbroken, step.unbroken = step.unbroken, False  # with one half of a state a step would be repeated otherwise
     try:
         _load(step, state)
     except BaseException:
         step.model.load_state_dict(was[0][0])
+        _fill(step.model, buffers)
         step.optimizer.load_state_dict(was[0][1])
         torch.set_rng_state(was[1])
         step.unbroken = unbroken
         raise
     step.position = at
     step.course.restore(began, start)
-    step._given, step._charged = None, ""  # going on is charged, under the run's own key, and takes a number
+    step.alone_because, step.read = alone, read
+    step._given = None
     step.unbroken = True
 
 
@@ -157,7 +170,20 @@ def _load(step: PrivateStep, state: dict[str, Any]) -> None:
     model = OrderedDict(state["model"])
     model._metadata = OrderedDict(state["metadata"])  # type: ignore[attr-defined]
     step.model.load_state_dict(model)
+    if state["unsaved"].keys() != _unsaved(step.model, model).keys():
+        raise ValueError("buffers are missing")
+    _fill(step.model, state["unsaved"])
     step.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # torch keeps these tensors, and changes them
     torch.set_rng_state(state["dropout"].cpu())
     if step.device.type == "cuda" and state["device_dropout"] is not None:
         torch.cuda.set_rng_state(state["device_dropout"].cpu(), step.device)
+
+
+def _fill(model: nn.Module, values: Mapping[str, Tensor]) -> None:
+    """Put values into a model's buffers, where they lie."""
+    held = dict(model.named_buffers())
+    for name, value in values.items():
+        if held[name].shape != value.shape:
+            raise ValueError("a buffer has another shape")
+        if not torch.equal(held[name], value.to(held[name].device)):
+            held[name].copy_(value)

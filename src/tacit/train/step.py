@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import ArrayLike
-from torch import Tensor, nn
+from torch import nn
 
 from ..core import BadInput, Bound, Charger, Evidence, SlowWarning, Source, source
 from ..loss import Adaptive, Plan
@@ -35,7 +34,7 @@ from .noise.release import Release
 from .sample.augment import Augment, averaged
 from .sample.collate import Buckets, Collate
 from .sample.examples import Batch
-from .sample.labels import known
+from .sample.labels import cross_entropy
 from .sample.units import Units, units
 from .scale.execution import Executed, Keys, Parted, Recorded
 from .scale.totals import Totals, adding
@@ -48,13 +47,8 @@ if TYPE_CHECKING:
     from ..data import Schema
 
 Project = Callable[[nn.Module], object]
-
-
-def cross_entropy(model: nn.Module, batch: Any) -> Tensor:
-    """The default loss: cross-entropy of model(x) against y, one number per example; 0 where y names no output."""
-    x, y = batch
-    losses = F.cross_entropy(*known(model(x), y), reduction="none")
-    return losses.flatten(1).mean(1) if losses.ndim > 1 else losses
+SETTLED = frozenset(("model", "optimizer", "plan", "loss", "speed", "augment", "noise"))
+"""What a step is made of, and was charged for: another takes another step."""
 
 
 def private(
@@ -136,7 +130,6 @@ class PrivateStep:
         self._sample_key = b""
         self.alone_because = ""
         self.read_off_data = ""
-        self._charged = ""
         self._given: Batch | None = None
         self.course = Course()
         self._agree()
@@ -258,11 +251,12 @@ class PrivateStep:
 
     def __call__(self, batch: Batch) -> StepInfo:
         """Clip, add up, add noise once, divide by the public expected batch, and let the optimizer step."""
-        info = self.gradients(batch)
-        self.optimizer.step()
-        if self.project is not None:
-            with torch.no_grad():
-                self.project(self.model)
+        with self.course.alone():  # also while the optimizer steps: a state saved then would hold half of its step
+            info = self._gradients(batch)
+            self.optimizer.step()
+            if self.project is not None:
+                with torch.no_grad():
+                    self.project(self.model)
         return info
 
     def gradients(self, batch: Batch) -> StepInfo:
@@ -338,7 +332,7 @@ class PrivateStep:
             told = "" if slow is None else f" ({slow})"
             message = f"The model runs one record at a time, which is exact and slow{told}: {reason}."
             warnings.warn(SlowWarning(message, None if slow is None else slow.factor), stacklevel=4)
-        self.alone_because = reason
+        self.alone_because = reason or self.alone_because
 
     def _chance(self, rank: int) -> bytes:
         """The key of the random numbers of this step's records in one process (dropout, transforms).
@@ -368,9 +362,8 @@ class PrivateStep:
 
     def _charge(self) -> None:
         """Charge for the whole plan before the first sample; a resumed run has the same key and is charged once."""
-        if self._charged != self.run:
+        if self.course.owes(self):
             self.course.enter(self)
-        self._charged = self.run
 
     def spent(self, delta: float) -> Bound:
         """What the steps so far cost. The claim of a run is the whole plan's, however early it is stopped."""
@@ -383,6 +376,11 @@ class PrivateStep:
         found = evidence(self, delta)
         read = (self.read_off_data,) if self.read_off_data else ()
         return found.with_(not_covered=(*found.not_covered, *read))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in SETTLED and name in vars(self):
+            raise BadInput(f"The {name} of a private step is settled when it is made.", fix="Make another step.")
+        super().__setattr__(name, value)
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         """Refuse copies and pickles: each would go on by itself, for one charge (soundness rule 25)."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 IGNORED = -100
 """The label that cross-entropy ignores: its loss is 0, and so is its gradient."""
@@ -20,3 +21,10 @@ def known(logits: Any, labels: Any) -> tuple[Any, Any]:
         return logits, labels
     labels = labels.long()
     return logits, labels.where(labels.clamp(0, logits.shape[1] - 1) == labels, IGNORED)
+
+
+def cross_entropy(model: nn.Module, batch: Any) -> Tensor:
+    """The default loss: cross-entropy of model(x) against y, one number per example; 0 where y names no output."""
+    x, y = batch
+    losses = F.cross_entropy(*known(model(x), y), reduction="none")
+    return losses.flatten(1).mean(1) if losses.ndim > 1 else losses
