@@ -78,7 +78,12 @@ def test_how_fast_tables_are_asked():
     assert f"(`portable=True`) | {shared:.1f} |" in text
     peer = [found["opendp"][name]["cpu_seconds"] for name in ("count", "sum")]
     assert f"count and then sum | {peer[0]:.1f} + {peer[1]:.1f} |" in text
-    assert f"costs {sum(peer) / both:.1f} times as much" in text
+    assert f"costs {sum(peer) / both:.1f} times as much for count and then sum" in text
+    together = found["opendp"]["both"]["cpu_seconds"]
+    assert f"count and sum in one query | {together:.1f} |" in text
+    assert f"{together / both:.1f} times for both in one query" in text
+    alone = [theirs / found[name]["cpu_seconds"] for theirs, name in zip(peer, ("count", "sum"), strict=True)]
+    assert f"and {alone[0]:.1f} and {alone[1]:.1f} times for either alone" in text
 
 
 def test_how_long_a_table_takes_to_its_page():
