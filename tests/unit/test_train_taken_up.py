@@ -10,7 +10,7 @@ from torch import nn
 
 from tacit.core import BadInput, BudgetExceeded
 from tacit.loss import Plan
-from tacit.train import private
+from tacit.train import fit, private
 from tacit.train.clip.isolation import UNCOVERED
 
 PLAN = Plan(60, 0.5, 14, 1.0)
@@ -169,3 +169,40 @@ def test_no_state_is_saved_while_the_optimizer_steps() -> None:
     advance(step, 2)
     assert len(seen) == 2
     assert step.state_dict()["done"] == 2
+
+
+@pytest.mark.parametrize("at", [1, 5, 13, 14])
+def test_settings_of_a_model_that_a_schedule_moved_go_on_where_they_were(at, tmp_path) -> None:
+    """A dropout rate that follows the step began anew, and steps since the checkpoint were taken otherwise."""
+
+    class Stop(Exception):
+        pass
+
+    def moving(stop):
+        def move(step, info):
+            step.model[1].p = step.done / 30
+            if step.done == stop:
+                raise Stop
+
+        return move
+
+    def run(path=None, stop=0):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.2), nn.Linear(8, 3))
+        return fit(model, DATA, replace(PLAN, steps=30), rng=3, checkpoint=path, progress=moving(stop))
+
+    whole, path = run(), tmp_path / "run.ckpt"
+    with pytest.raises(Stop):
+        run(path, stop=2 * at)
+    again = run(path)
+    assert whole.history == again.history
+    assert all(map(torch.equal, whole.model.parameters(), again.model.parameters()))
+    assert again.model[1].p == 1.0
+
+
+def test_the_mode_of_a_model_and_what_a_process_calls_its_own_stay() -> None:
+    step, again = step_of(), step_of()
+    step.model.path, again.model.path = "/there", "/here"
+    step.model.eval()
+    again.load_state_dict(step.state_dict())
+    assert (again.model.training, again.model.path) == (True, "/here")

@@ -20,6 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .clip.modes import PLAIN
+
 DEPTH = 6
 """How deeply nested functions are followed."""
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -141,6 +143,12 @@ def _attributes(value: object, depth: int) -> str:
     inside = ("_", "training") if isinstance(value, nn.Module) else ()  # torch's own, of which the mode is told apart
     names = [name for name in sorted(held) if not name.startswith(inside or "\0") and not _own_to_a_process(name)]
     return repr([f"{name}={described(held[name], depth)}" for name in names if _simple(held[name])])
+
+
+def settings(module: nn.Module) -> dict[str, Any]:
+    """Plain attributes of a module, apart from its mode, torch's own and those that may differ between processes."""
+    names = [name for name in vars(module) if not name.startswith(("_", "training")) and not _own_to_a_process(name)]
+    return {name: value for name in names if type(value := vars(module)[name]) in PLAIN}
 
 
 def _own_to_a_process(name: str) -> bool:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core import BadInput
+from .descriptions import settings
 from .terms import check_continues, optimizer_terms, scheduled, terms
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def _saved(step: PrivateStep) -> dict[str, Any]:
         "metadata": {name: dict(told) for name, told in getattr(model, "_metadata", {}).items()},
         "optimizer": step.optimizer.state_dict(),
         "unsaved": _unsaved(step.model, model),
+        "settings": _settings(step.model),
         "alone": step.alone_because or step._clipper.alone_because,
         "read": step.read,
         "dropout": torch.get_rng_state(),
@@ -126,6 +128,8 @@ def _compare(step: PrivateStep, state: dict[str, Any]) -> None:
 
 def _put(step: PrivateStep, state: dict[str, Any]) -> None:
     at, began, start = _position(step, state), dict(state["terms"]), _of(str, state["start"])
+    for held in _of(dict, state["settings"]).values():
+        _of(dict, held)
     alone, read = _of(str, state["alone"]), _of(bool, state["read"])
     buffers = copy.deepcopy(dict(step.model.named_buffers()))
     was = copy.deepcopy((step.model.state_dict(), step.optimizer.state_dict())), torch.get_rng_state()
@@ -141,6 +145,7 @@ def _put(step: PrivateStep, state: dict[str, Any]) -> None:
         raise
     step.position = at
     step.course.restore(began, start)
+    _set(step.model, state["settings"])
     step.alone_because, step.read = alone, read
     step._given = None
     step.unbroken = True
@@ -187,3 +192,17 @@ def _fill(model: nn.Module, values: Mapping[str, Tensor]) -> None:
             raise ValueError("a buffer has another shape")
         if not torch.equal(held[name], value.to(held[name].device)):
             held[name].copy_(value)
+
+
+def _settings(model: nn.Module) -> dict[str, dict[str, Any]]:
+    """Plain attributes of modules, which a schedule may have moved since the run began, such as a dropout's rate."""
+    return {name: settings(module) for name, module in model.named_modules()}
+
+
+def _set(model: nn.Module, held: Mapping[str, Mapping[str, Any]]) -> None:
+    """Put the attributes of modules back to what they were when the state was saved."""
+    for name, module in model.named_modules():
+        now = settings(module)
+        for word, value in held.get(name, {}).items():
+            if word in now and now[word] != value:
+                setattr(module, word, value)
