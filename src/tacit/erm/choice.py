@@ -72,8 +72,9 @@ def _learned(design: Design, shape: Shape, bend: float) -> tuple[float, float]:
     """The part of the best weights that a method finds, and the variance of each weight."""
     square = (design.noise_multiplier * shape.steepness / shape.size) ** 2
     if design.method in ("objective", "output"):
-        whole = bend + design.regularization / shape.size
-        return bend / whole, square / (whole if design.method == "objective" else whole - bend) ** 2
+        strength = design.regularization / shape.size
+        whole = bend + strength
+        return bend / whole, square / (whole if design.method == "objective" else strength) ** 2
     whole, time = bend + design.regularization, design.time
     found, settled = -math.expm1(-0.75 * whole * time), -math.expm1(-2 * whole * time)
     return bend / whole * found, square * time / design.steps * settled / (2 * whole)

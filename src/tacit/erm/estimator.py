@@ -28,6 +28,7 @@ from ..core.randomness import Seeded
 from ..core.shown import small
 from ..mechanism import Account
 from .budget import Budget
+from .carried import Carried
 from .trials import by_ensemble, changes, refuse_trial, searched
 
 SIZE = "the number of records is public"
@@ -40,6 +41,7 @@ BEFORE = (
     "of equal shares of every class, or the numbers that an ensemble gives to the labels that occur"
 )
 SCORED = "scores on the records that it was trained on: they are not released with the weights"
+ALONE = "other releases: no ledger was given"
 SEEDED = "anybody who knows the seed that the noise was drawn from, or sees another release drawn from it"
 
 
@@ -62,6 +64,8 @@ class PrivateEstimator(BaseEstimator):
     receipt_: Receipt | None
     uncovered_: tuple[str, ...]
     randomness_: str
+    settings_: str
+    utility_: dict[str, float]
     _result: ClassVar[str] = "coef_"
     """The attribute that says that a fit was finished."""
     _released: ClassVar[str] = "the weights of the model"
@@ -87,9 +91,16 @@ class PrivateEstimator(BaseEstimator):
         return super().set_params(**params)  # type: ignore[no-any-return]
 
     def __getstate__(self) -> object:
-        """What a pickle or a copy holds. A fitted one goes without the seed, which would undo its noise."""
+        """What a pickle or a copy holds. A fitted one goes without the seed, which would undo its noise, and loads
+        where its ledger is not."""
         state = super().__getstate__()
-        return {**state, "random_state": None} if self._result in state else state
+        if self._result not in state:
+            return state
+        return {**state, "random_state": None, "ledger": Carried(state["ledger"])}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        held = state.get("ledger")
+        super().__setstate__({**state, "ledger": held.ledger} if isinstance(held, Carried) else state)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -165,24 +176,42 @@ class PrivateEstimator(BaseEstimator):
         """Write down what the claim does not cover, by the settings of this fit: they may be changed afterwards."""
         self.randomness_ = source(self.random_state).name
         seeded = (SEEDED,) if self.randomness_ == Seeded.name else ()
-        alone = ("other releases: no ledger was given",) if self.ledger is None else ()
+        alone = (ALONE,) if self.ledger is None else ()
         self.uncovered_ = (*seeded, *self._not_covered(), *alone)
 
     def evidence(self) -> Evidence:
         """The claim with its event, what it assumes and what it does not cover."""
         check_is_fitted(self, self._result)
+        settings = vars(self).get("settings_")
         return Evidence(
             subject=self._name(),
             claim=Claim(self.bound_, self.event_),
-            not_covered=(TUNED, BEFORE, SCORED, *self.uncovered_),
+            not_covered=(*((TUNED,) if settings is None else ()), BEFORE, SCORED, *self.uncovered_),
             threat={
                 "released": self._released,
                 "attacker sees": f"all of {self._released}, and knows every setting",
                 "trust": "whoever trains holds the records and is trusted with them",
                 "composition": "this model alone, unless a ledger was charged",
             },
-            provenance={"method": self.method_, "randomness": self.randomness_},
+            provenance={
+                "method": self.method_,
+                "randomness": self.randomness_,
+                **({} if settings is None else {"settings": settings}),
+            },
         )
+
+    def _won(self, evidence: Evidence, receipt: Receipt | None) -> None:
+        """Take over the claim of the `tacit.search` that this fit won: its own would not count the other trials."""
+        if self._result not in vars(self) or evidence.claim is None:
+            return
+        assert evidence.claim.event is not None
+        self.event_, self.bound_, self.receipt_ = evidence.claim.event, evidence.claim.bound, receipt
+        if "utility_" in vars(self):
+            self.utility_ = {}  # theorems promise it of one fit, not of the best of many
+        kept = tuple(line for line in self.uncovered_ if line != ALONE or receipt is None)
+        self.uncovered_ = (*kept, *evidence.not_covered)
+        chosen = str(evidence.provenance["settings"])
+        self.settings_ = f"{self.settings_}; then {chosen}" if "settings_" in vars(self) else chosen
 
     def report(self, path: str = "report.html", **options: Any) -> Any:
         """Write the page about this model; see `tacit.report`."""

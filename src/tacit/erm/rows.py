@@ -104,8 +104,7 @@ def numbers(x: object) -> Any:
     array alone.
     """
     if isinstance(x, np.ma.MaskedArray) and x.dtype.kind in NUMERIC:
-        # a value under a mask is missing, whatever is stored there
-        return np.where(np.ma.getmaskarray(x), math.nan, np.ma.getdata(x).astype(np.float64))
+        return _unmasked(x)
     if getattr(getattr(x, "dtype", None), "kind", "?") in NUMERIC or hasattr(x, "tocsr"):
         return x
     found = x if isinstance(x, np.ndarray) else _array(x)
@@ -114,6 +113,11 @@ def numbers(x: object) -> Any:
     if not isinstance(x, list | tuple):
         warnings.warn("Some columns are not of a number type: entries that are no numbers count as 0.", stacklevel=4)
     return np.array([[number(value) for value in row] for row in found.tolist()], dtype=np.float64)
+
+
+def _unmasked(x: np.ma.MaskedArray[Any, Any]) -> Floats:
+    """A masked array of numbers as one with NaN: a value under a mask is missing, whatever is stored there."""
+    return np.where(np.ma.getmaskarray(x), math.nan, np.ma.getdata(x).astype(np.float64))
 
 
 def number(value: Any) -> float:
@@ -134,6 +138,8 @@ def answers(y: object, *, guess: bool = False) -> Array:
     from sklearn.utils.validation import column_or_1d
 
     _real(y)
+    if isinstance(y, np.ma.MaskedArray):
+        y = _unmasked(y) if y.dtype.kind in NUMERIC else y.ravel().tolist()
     if guess or not isinstance(y, list | tuple):
         held = y if guess or np.asarray(y).dtype.kind != "c" else np.asarray(y, dtype=object)  # one word of a category
         column = np.asarray(column_or_1d(held, warn=True))

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import BadInput, Charger, source
+from ..core import BadInput, Charger, check, source
 from ..core.events import Compose, Gaussian
 from ..core.randomness import Source
 from .budget import Budget
@@ -135,8 +135,13 @@ def public_bounds(bounds: Bounds, name: str, more: str = "") -> tuple[Floats, Fl
         low, high = (np.asarray(end, dtype=np.float64) for end in bounds)
     except (TypeError, ValueError):
         raise BadInput(f"{name}: bounds must be numbers, or arrays of numbers.") from None
-    if not (np.all(low < high) and np.all(np.isfinite(high - low))):
-        raise BadInput("bounds must be (low, high), low below high, with a finite width.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        width = high - low
+    if not (np.all(low < high) and np.all((width >= check.LEAST) & (width <= check.MOST))):
+        raise BadInput(
+            f"bounds must be (low, high), low below high, with a finite width between {check.LEAST:g} and "
+            f"{check.MOST:g}."
+        )
     return low, high
 
 

@@ -12,13 +12,13 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import BadInput, Charger, Event, Evidence, Receipt, Source, check, source
+from ..core import BadInput, Charger, Event, Receipt, Source, check, source
 from ..core.arrays import Array
 from ..core.events import Compose, Gaussian, RepeatAndSelect
 from ..loss import privacy_loss
 from ..mechanism.search import MOST, best_of, chosen_among, selection_event
 from .budget import Budget
-from .estimator import TUNED, PrivateEstimator
+from .estimator import PrivateEstimator
 from .noise import gaussian
 
 SCORE_NOISE = 3.0
@@ -124,14 +124,6 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
         check_is_fitted(self, self._result)
         return np.asarray(self.best_estimator_.predict_proba(X))
 
-    def evidence(self) -> Evidence:
-        """The claim of the whole search, and how settings were chosen."""
-        found = super().evidence()
-        return found.with_(
-            not_covered=tuple(line for line in found.not_covered if line != TUNED),
-            provenance={**found.provenance, "settings": self.settings_},
-        )
-
     def _not_covered(self) -> tuple[str, ...]:
         return ("how the candidates were listed",)
 
@@ -196,6 +188,8 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
 
 def _size(X: Any) -> int:
     """How many records there are."""
+    if not hasattr(X, "shape") and not hasattr(X, "__len__"):
+        raise BadInput(f"Records are rows or a data frame, got {type(X).__name__}.")
     return int(X.shape[0] if hasattr(X, "shape") else len(X))
 
 

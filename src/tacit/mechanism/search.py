@@ -18,6 +18,7 @@ from typing import Generic, TypeVar, cast
 from ..core import Adjacency, BadInput, Charger, Event, Evidence, NotFinished, Receipt, Scoped, Source, check, source
 from ..core.events import OneOf, RepeatAndSelect
 from ..core.evidence import Claim
+from ..core.randomness import Seeded
 from ..loss import Plan, privacy_loss
 from ..loss.conditions import upper_bound
 from .charging import Account, Random, check_ledger
@@ -83,20 +84,31 @@ def search(
     evidence = _evidence(whole, delta, neighbours, len(candidates), source(rng).name, unit)
     receipt = None if ledger is None else _paid(ledger, whole, neighbours, unit)
     result, score, candidate = best_of(make_run, candidates, whole, source(rng))
-    return Searched(_told(result, evidence), score, candidate, evidence, receipt)
+    return Searched(_told(result, evidence, receipt), score, candidate, evidence, receipt)
 
 
-def _told(result: Result, evidence: Evidence) -> Result:
-    """Replace the winner's own claim by the claim of the whole search, since the winner was chosen among many."""
+def _told(result: Result, evidence: Evidence, receipt: Receipt | None) -> Result:
+    """Replace the winner's own claim by the claim of the whole search, since the winner was chosen among many.
+
+    A private estimator or a PATE run takes it over by a method `_won(evidence, receipt)`.
+    """
+    won = getattr(result, "_won", None)
+    if callable(won) and not isinstance(result, type):
+        won(evidence, receipt)
     own = getattr(result, "evidence", None)
     if not isinstance(own, Evidence) or not is_dataclass(result) or isinstance(result, type):
         return result
     whole = own.with_(
         claim=evidence.claim,
         not_covered=(*own.not_covered, *evidence.not_covered),
-        provenance={**own.provenance, **evidence.provenance},
+        provenance={**own.provenance, **evidence.provenance, **_seeded(own)},
     )
     return cast(Result, replace(result, evidence=whole))
+
+
+def _seeded(own: Evidence) -> dict[str, str]:
+    """That the winner drew from a seed, whatever the search drew from: its noise can be taken away."""
+    return {"randomness": Seeded.name} if own.provenance.get("randomness") == Seeded.name else {}
 
 
 def selection_event(

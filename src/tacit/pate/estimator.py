@@ -68,6 +68,8 @@ class PATE:
     labels_: NDArray[np.int64]
     receipt_: Receipt | None
     released_: tuple[Bound | None, ...]
+    searched_: Evidence
+    """Of the `tacit.search` that this run won, if it was one of its trials."""
     warns = True
     """Whether `fit` warns where few queries were answered; runs that are repeated, as audits do, are silent."""
 
@@ -183,6 +185,8 @@ class PATE:
         Edge cases: after several rounds, or with an interactive rule, it is refused.
         """
         self._fitted()
+        if "searched_" in vars(self):
+            raise BadInput("This run was chosen among others, whose cost no bound of this run counts.")
         design = self.design_
         votes = self._held("_votes")
         if len(votes) > 1:
@@ -272,6 +276,12 @@ class PATE:
                 f"delta {design.delta:g} is not below one over the number of records.", PrivacyWarning, stacklevel=3
             )
         self.receipt_ = paid(self.ledger, design.asked, design.unit)
+
+    def _won(self, evidence: Evidence, receipt: Receipt | None) -> None:
+        """Take over the claim of the `tacit.search` that this run won: its own would not count the other trials."""
+        if "_student" in vars(self) and evidence.claim is not None and evidence.claim.event is not None:
+            self.event_, self.bound_, self.receipt_ = evidence.claim.event, evidence.claim.bound, receipt
+            self.searched_ = evidence
 
     def _claimed(self, design: Design) -> None:
         self.design_, self.event_, self.bound_ = design, design.event, design.bound

@@ -26,12 +26,23 @@ def evidence(run: PATE, utility: Mapping[str, float]) -> Evidence:
     derived = () if given.schema is None else given.schema.derived
     facts = (f"ranges or words read off the data: {', '.join(derived)}",) if derived else ()
     seeded = (SEEDED,) if run._seeded else ()
+    won = vars(run).get("searched_")
+    tuned = (TUNED,) if won is None else ()
     alone = (ALONE,) if run.receipt_ is None else ()
     return Evidence(
         subject="student taught by PATE",
         claim=with_frontier(Claim(run.bound_, run.event_)),
         utility=dict(utility),
-        not_covered=(VOTES, TEACHER_ACCURACY, TUNED, DEPENDENT, *facts, *seeded, *alone),
+        not_covered=(
+            VOTES,
+            TEACHER_ACCURACY,
+            *tuned,
+            DEPENDENT,
+            *facts,
+            *seeded,
+            *alone,
+            *(() if won is None else won.not_covered),
+        ),
         threat=threat(run),
         provenance={
             "method": "PATE",
@@ -42,6 +53,7 @@ def evidence(run: PATE, utility: Mapping[str, float]) -> Evidence:
             "answers given": run.answered_,
             "randomness": run._randomness,
             **_released(run.released_),
+            **({} if won is None else {"settings": won.provenance["settings"]}),
         },
     )
 

@@ -87,7 +87,7 @@ class FixMatch(Student):
         plain, known = Supervised(self.how), labels
         predict = plain.taught(x, known, classes, rng)
         for _ in range(2):
-            shares = predict(x)
+            shares = predict(copy.copy(x))  # an estimator may scale what it is asked in place
             sure = (labels < 0) & (shares.max(axis=1) >= self.certainty)
             known = np.where(sure, shares.argmax(axis=1), labels)
             predict = plain.taught(x, known, classes, rng)

@@ -67,7 +67,7 @@ def as_training(teacher: Any, x: Any, classes: int) -> Network | Fit:
         return teacher
     if isinstance(teacher, str):
         return _named(teacher, x, classes)
-    if callable(getattr(teacher, "fit", None)) and callable(getattr(teacher, "predict", None)):
+    if callable(getattr(teacher, "fit", None)) and _predicts(teacher):
         if inspect.isclass(teacher):
             raise BadInput(f"{teacher.__name__} is a class.", fix=f"Give an estimator: {teacher.__name__}().")
         return lambda a, b, rng: fitted(copied(teacher, rng), a, b)
@@ -79,6 +79,11 @@ def as_training(teacher: Any, x: Any, classes: int) -> Network | Fit:
             fix="Give an estimator, fit(x, y, rng), a torch module or a function that makes one, or a Network.",
         )
     return Network(teacher) if _needs_nothing(teacher) else teacher
+
+
+def _predicts(teacher: object) -> bool:
+    """Whether an estimator predicts, once it is fitted: those of scikit-learn that stack others hide it before."""
+    return callable(getattr(teacher, "predict", None)) or callable(getattr(type(teacher), "predict", None))
 
 
 def copied(estimator: object, rng: np.random.Generator) -> Any:

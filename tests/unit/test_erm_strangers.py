@@ -1,0 +1,133 @@
+"""What strangers did with private estimators: models that travel, masks, searches of whole fits, settings far out."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+import tacit
+from tacit.core import BadInput
+from tacit.erm import (
+    PrivateAdditiveTrees,
+    PrivateGaussianNB,
+    PrivateGridSearchCV,
+    PrivateKMeans,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateStandardScaler,
+)
+from tacit.events import Gaussian
+from tacit.mechanism import Account
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(300, 3))
+Y = (X[:, 0] > 0).astype(int)
+MODELS = {
+    "fit": lambda ledger: PrivateLogisticRegression(
+        1.0, 1e-5, classes=[0, 1], norm_bound=3.0, method="output", ledger=ledger
+    ),
+    "account": lambda ledger: PrivateKMeans(2, 1.0, 1e-5, ledger=Account(ledger, analyst="a")),
+    "search": lambda ledger: PrivateGridSearchCV(
+        PrivateGaussianNB(classes=[0, 1]), {"norm_bound": [1.0, 3.0]}, 1.0, 1e-5, ledger=ledger, random_state=0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_fitted_model_loads_where_its_ledger_is_not_and_pays_nowhere_else(name, tmp_path):
+    place = tmp_path / "budget.db"
+    ledger = tacit.Ledger.create(place, epsilon=50.0, delta=1e-3, unit="record")
+    model = MODELS[name](ledger).fit(X, Y)
+    held, said = pickle.dumps(model), model.predict(X)
+    assert copy.copy(model).ledger is model.ledger
+    assert len(ledger.entries()) == 1
+    place.rename(tmp_path / "away.db")
+    travelled = pickle.loads(held)
+    again = pickle.dumps(travelled)
+    assert np.array_equal(travelled.predict(X), said)
+    assert travelled.evidence().not_covered == model.evidence().not_covered
+    with pytest.raises(BadInput, match="could not be opened when the model was loaded"):
+        travelled.fit(X, Y)
+    (tmp_path / "away.db").rename(place)
+    for returned in (pickle.loads(again), pickle.loads(held), copy.deepcopy(model)):
+        returned.fit(X, Y)
+    assert len(ledger.entries()) == 4
+
+
+def test_a_model_that_is_not_fitted_needs_its_ledger(tmp_path):
+    """As before: a worker process that cannot pay says so at once."""
+    ledger = tacit.Ledger.create(tmp_path / "budget.db", epsilon=5.0, delta=1e-3, unit="record")
+    held = pickle.dumps(PrivateLogisticRegression(classes=[0, 1], ledger=ledger))
+    (tmp_path / "budget.db").unlink()
+    with pytest.raises(BadInput, match="is not there"):
+        pickle.loads(held)
+
+
+def test_a_label_or_target_under_a_mask_is_missing():
+    hidden = np.arange(300) < 200
+    found = PrivateGaussianNB(1e5, 1e-5, classes=[0, 1], norm_bound=3.0).fit(X, np.ma.array(Y, mask=hidden))
+    assert found.class_count_.sum() == pytest.approx(100, abs=1)
+    words = np.ma.array(np.array(["a", "b"])[Y], mask=hidden)
+    assert PrivateGaussianNB(1e5, 1e-5, classes=["a", "b"], norm_bound=3.0).fit(
+        X, words
+    ).class_count_.sum() == pytest.approx(100, abs=1)
+    target = np.ma.array(np.where(hidden, 100.0, 0.5), mask=hidden)
+    model = PrivateLinearRegression(1e5, 1e-5, target_range=(-1.0, 1.0), norm_bound=3.0)
+    plain = np.where(hidden, np.nan, 0.5)
+    assert model.fit(X, target).intercept_ == pytest.approx(model.fit(X, plain).intercept_, abs=1e-3)
+
+
+@pytest.mark.parametrize("strength", [1e-100, 1e-30, 1e-17])
+def test_a_tiny_regularisation_is_predicted_too(strength):
+    model = PrivateLogisticRegression(1.0, 1e-5, classes=[0, 1], regularization=strength, norm_bound=3.0).fit(X, Y)
+    assert model.method_ == "gradient"
+
+
+@pytest.mark.parametrize("bounds", [(-1e300, 1e300), (0.0, 5e-324), ([0.0] * 3, [1.0, 1.0, np.inf]), (0.0, np.nan)])
+def test_bounds_have_a_width_that_can_be_certified(bounds):
+    for made in (PrivateStandardScaler(bounds=bounds), PrivateAdditiveTrees(bounds=bounds, classes=[0, 1])):
+        with pytest.raises(BadInput, match="width"):
+            made.fit(X, Y)
+
+
+def test_a_search_takes_rows_or_a_frame():
+    searched = PrivateGridSearchCV(PrivateGaussianNB(classes=[0, 1]), {"norm_bound": [1.0]}, 1.0, 1e-5)
+    with pytest.raises(BadInput, match="rows or a data frame, got generator"):
+        searched.fit((row for row in X), Y)
+
+
+@pytest.mark.parametrize("paid", [False, True])
+def test_an_estimator_that_won_a_search_has_the_claim_of_the_search(paid, tmp_path):
+    ledger = tacit.Ledger.create(tmp_path / "b.db", epsilon=50.0, delta=1e-3, unit="record") if paid else None
+    own = PrivateGaussianNB(1.0, 1e-6, classes=[0, 1]).fit(X, Y)
+
+    def make_run(bound, source):
+        return PrivateGaussianNB(1.0, 1e-6, classes=[0, 1], norm_bound=bound, random_state=source).fit(X, Y), bound
+
+    found = tacit.search(make_run, [1.0, 3.0], event=own.event_, delta=1e-6, shape=1, rng=0, ledger=ledger)
+    won = found.result
+    assert won.bound_ == found.evidence.upper
+    assert won.bound_.epsilon > 1.5 * own.bound_.epsilon
+    assert (won.event_, won.receipt_, won.utility_) == (found.evidence.claim.event, found.receipt, {})
+    evidence = won.evidence()
+    assert evidence.upper == found.evidence.upper
+    assert evidence.provenance["settings"] == found.evidence.provenance["settings"]
+    assert any("other releases" in line for line in evidence.not_covered) is not paid
+    assert set(found.evidence.not_covered) < set(evidence.not_covered)
+    assert tacit.verify(evidence).ok
+    assert pickle.loads(pickle.dumps(won)).bound_ == won.bound_
+    assert "settings" not in won.fit(X, Y).evidence().provenance  # a later fit is one of its own
+    assert won.bound_.epsilon == own.bound_.epsilon
+
+
+def test_a_search_of_searches_says_both():
+    def make_run(mean, source):
+        made = PrivateGridSearchCV(
+            PrivateGaussianNB(classes=[0, 1]), {"norm_bound": [1.0, 3.0]}, 1.0, 1e-6, trials=mean, random_state=source
+        )
+        return made.fit(X, Y), 0.0
+
+    found = tacit.search(make_run, [10.0], event=Gaussian(1.0), delta=1e-6, shape=1, rng=0)
+    assert found.result.evidence().provenance["settings"].count("private selection") == 2
