@@ -161,12 +161,39 @@ def test_no_trial_releases_nothing_and_was_paid_for():
 
 @pytest.mark.parametrize(
     ("changed", "said"),
-    [({"candidates": []}, "at least one"), ({"mean": 0}, "mean"), ({"event": "nothing"}, "not callable|`event`")],
+    [
+        ({"candidates": []}, "at least one"),
+        ({"candidates": {"lr": 0.1}}, "must be a list, got dict"),
+        ({"candidates": "ab"}, "must be a list, got str"),
+        ({"candidates": 3}, "must be a list, got int"),
+        ({"mean": 0}, "mean"),
+        ({"event": "nothing"}, "`event` must be"),
+        ({"event": 1.0}, "`event` must be"),
+        ({"make_run": None}, "make_run must be a function"),
+        ({"make_run": lambda c, r: 0.5}, "what it made and its score"),
+        ({"make_run": lambda c, r: (c, None)}, "what it made and its score"),
+    ],
 )
 def test_bad_searches(changed, said):
     asked = {"make_run": lambda c, r: (c, 0.0), "candidates": [1], "event": Gaussian(9.0), "delta": 1e-6, "rng": 0}
     with pytest.raises((BadInput, TypeError), match=said):
         tacit.search(**{**asked, **changed})
+
+
+def test_a_search_that_cannot_be_made_is_refused_before_it_is_paid():
+    till = Till()
+    for changed in ({"candidates": {1: 2}}, {"make_run": 3}, {"mean": math.inf}, {"delta": None}):
+        asked = {"make_run": lambda c, r: (c, 0.0), "candidates": [1], "event": Gaussian(9.0), "delta": 1e-6}
+        with pytest.raises(BadInput):
+            tacit.search(**{**asked, "ledger": till, **changed})
+    assert till.asked == []
+
+
+@pytest.mark.parametrize("kind", [iter, set, np.array, tuple], ids=["iterator", "set", "array", "tuple"])
+def test_candidates_are_any_list_of_settings(kind):
+    found = tacit.search(lambda c, r: (c, c), kind([1, 2]), event=Gaussian(9.0), delta=1e-6, mean=30.0, rng=0)
+    assert found.candidate == 2
+    assert "2 candidates" in found.evidence.provenance["settings"]
 
 
 def test_a_grid_is_searched_within_its_budget():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from fractions import Fraction
 from typing import Generic, TypeVar, cast
@@ -76,6 +76,9 @@ def search(
     records are.
     """
     check_ledger(ledger)
+    candidates = _listed(candidates)
+    if not callable(make_run):
+        raise BadInput(f"make_run must be a function (candidate, source), got {type(make_run).__name__}.")
     trials = check.real("mean", max(10.0, 3.0 * len(candidates)) if mean is None else mean)
     if not candidates or not 0 < trials <= MOST:
         raise BadInput(f"A search needs at least one candidate, and a mean between 0 and {MOST} trials.")
@@ -85,6 +88,12 @@ def search(
     receipt = None if ledger is None else _paid(ledger, whole, neighbours, unit)
     result, score, candidate = best_of(make_run, candidates, whole, source(rng))
     return Searched(_told(result, evidence, receipt), score, candidate, evidence, receipt)
+
+
+def _listed(candidates: Iterable[Candidate]) -> list[Candidate]:
+    if isinstance(candidates, Mapping | str) or not isinstance(candidates, Iterable):
+        raise BadInput(f"candidates must be a list, got {type(candidates).__name__}.", fix="Give [0.1, 1.0], say.")
+    return list(candidates)
 
 
 def _told(result: Result, evidence: Evidence, receipt: Receipt | None) -> Result:
@@ -136,8 +145,8 @@ def best_of(
     for _ in range(number_of_trials(event.mean, event.shape, chance)):
         trials.append((candidates[int(uniform_below(chance, len(candidates), 1)[0])], chance.spawn(1)[0]))
     best: tuple[Result, float, Candidate] | None = None
-    for (candidate, _), (result, score) in zip(trials, _made(make_run, trials), strict=True):
-        told = -math.inf if math.isnan(float(score)) else float(score)
+    for (candidate, _), made in zip(trials, _made(make_run, trials), strict=True):
+        result, told = _scored(made)
         if best is None or told > best[1]:
             best = result, told, candidate
     if best is None:
@@ -146,6 +155,16 @@ def best_of(
             fix="Search again, with a charge of its own.",
         )
     return best
+
+
+def _scored(made: tuple[Result, float]) -> tuple[Result, float]:
+    """What a trial made, and its score: one that is not a number is the least of all."""
+    try:
+        result, score = made
+        told = float(score)
+    except (TypeError, ValueError):
+        raise BadInput("make_run must return what it made and its score, a number.") from None
+    return result, -math.inf if math.isnan(told) else told
 
 
 def _made(
@@ -187,7 +206,7 @@ def _rational(p: Fraction) -> Callable[[int], tuple[int, int]]:
 
 
 def _event(given: Event | Plan | Callable[[Candidate], Event | Plan], candidate: Candidate) -> Event:
-    found = given if isinstance(given, Event | Plan) else given(candidate)
+    found = given(candidate) if callable(given) else given
     found = found.event if isinstance(found, Plan) else found
     if not isinstance(found, Event):
         raise BadInput("`event` must be an Event, a Plan, or a function of a candidate that returns one.")
