@@ -1,6 +1,6 @@
 """What is refused, in one sentence each, and before anything private is touched."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from torch import nn
 
 from tacit.core import BadInput
 from tacit.loss import Plan
-from tacit.train import Speed, fit, private, replace_batch_norm, rules
+from tacit.train import Augment, Speed, fit, private, replace_batch_norm, rules
 from tacit.train.clip import Clipper, Compiled
 from train_zoo import CLASSES, Use, classify, furthest, naive, parameter, trainable
 
@@ -560,3 +560,55 @@ def test_a_loss_that_compares_records_by_their_ids_is_refused(loss, shape) -> No
     clipper = Clipper(model, given, trainable(model), 1.0)
     with pytest.raises(BadInput, match="other examples"):
         clipper.structure({name: one.view(count, *shape) for name, one in batch.items()})
+
+
+class Mixing(nn.Linear):
+    def forward(self, x):
+        return super().forward(x - x.mean(0))
+
+
+UNPAID = {
+    "a loss that is a mean": {"loss": lambda model, batch: F.cross_entropy(model(batch[0]), batch[1])},
+    "a loss that raises": {"loss": lambda model, batch: model(batch[0]).sum(9)},
+    "no loss": {"loss": "cross_entropy"},
+    "a model that mixes": {"model": Mixing(5, CLASSES)},
+    "a model of another width": {"model": nn.Linear(4, CLASSES)},
+    "an augmentation that mixes": {"augment": Augment(lambda batch: (batch[0].flip(0), batch[1]), 2)},
+    "no projection": {"project": 5},
+    "no progress": {"progress": 5},
+    "no delta": {"delta": 1.5},
+    "no file": {"checkpoint": ""},
+    "records of users that are not given": {"records_per_user": 3},
+    "records as a list": {"model": Mixing(5, CLASSES), "data": list(zip(*DATA, strict=True))},
+    "records of users": {"model": Mixing(5, CLASSES), "users": range(100), "records_per_user": 2},
+}
+
+
+@pytest.mark.parametrize("given", UNPAID.values(), ids=UNPAID)
+def test_what_is_refused_is_refused_before_anything_is_paid(given) -> None:
+    """A budget was spent on a mistake in the loss, and a wrong delta was found after the last step."""
+    paid = []
+
+    class Ledger:
+        def charge(self, *args: object, **more: object) -> None:
+            paid.append(args)
+
+    asked = {"model": nn.Linear(5, CLASSES), "data": DATA, "ledger": Ledger(), **given}
+    plan = replace(PLAN, unit="user") if "users" in given else PLAN
+    with pytest.raises(BadInput):
+        fit(asked.pop("model"), asked.pop("data"), plan, **asked)
+    assert not paid
+
+
+def test_a_look_before_the_charge_changes_no_step() -> None:
+    class Ledger:
+        def charge(self, *args: object, **more: object) -> None:
+            """Everything fits."""
+
+    found = []
+    for ledger in (None, Ledger()):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.5), nn.Linear(8, CLASSES))
+        fit(model, DATA, PLAN, rng=3, ledger=ledger, augment=Augment(lambda batch: batch, 2))
+        found.append(torch.cat([tensor.detach().flatten() for tensor in model.parameters()]))
+    assert torch.equal(*found)

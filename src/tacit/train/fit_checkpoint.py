@@ -28,6 +28,9 @@ class Kept:
         if checkpoint is None:
             return None
         path = checkpoint.path if isinstance(checkpoint, Lasting) else Path(checkpoint)
+        if not path.name or "\0" in path.name:
+            raise BadInput("checkpoint names no file.", fix='Give checkpoint="run.ckpt", say.')
+        path = path.absolute()  # the program may change its folder while it trains
         if not path.parent.is_dir():
             raise BadInput(f"There is no folder {path.parent} for the checkpoint.", fix="Make it first.")
         return cls(path, isinstance(checkpoint, Lasting))

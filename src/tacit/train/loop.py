@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from ..core import BadInput, Charger, Evidence, Source
+from ..core import BadInput, Charger, Evidence, Source, check
 from ..core.arrays import Array
 from ..core.files import Lasting
 from ..core.manifest import WEIGHTS, WEIGHTS_FIELD
@@ -142,6 +142,9 @@ def fit(
 
     Guarantee and Caller ensures: see `private`.
     """
+    delta = delta if delta is None else check.delta(delta)
+    if progress and progress is not True and not callable(progress):
+        raise BadInput(f"progress must be True, False or a function, got {type(progress).__name__}.")
     given, pair = Tabular.of(data, plan, schema, users, records_per_user), (validation, data)
     data, plan, users, records_per_user = given.data, given.plan, given.users, given.records_per_user
     validation = validation if given.schema is None else encoded(validation, given.schema)

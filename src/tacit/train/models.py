@@ -40,6 +40,14 @@ def check_kinds(**given: object) -> None:
     for name, (kind, what, fix) in _KINDS.items():
         if name in given and not isinstance(given[name], kind):
             raise BadInput(f"{name} must be {what}, got {type(given[name]).__name__}.", fix=fix)
+    for name in ("loss", "project"):
+        if given.get(name) is not None and not callable(given[name]):
+            raise BadInput(f"{name} must be a function, got {type(given[name]).__name__}.")
+    if given.get("ledger") is not None and not callable(getattr(given["ledger"], "charge", None)):
+        raise BadInput(
+            f"ledger must be a Ledger, got {type(given['ledger']).__name__}.",
+            fix='Open one: tacit.Ledger("budget.db").',
+        )
     if isinstance(given.get("loss"), nn.Module):
         raise BadInput(
             "loss is called as loss(model, batch) and returns one number per example.",

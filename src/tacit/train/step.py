@@ -80,7 +80,8 @@ def private(
     Caller ensures: initial parameters and hyper-parameters do not come from the private data; one record is one
     person's whole contribution; `loss` returns one number per example.
     """
-    check_kinds(model=model, optimizer=optimizer, plan=plan, loss=loss, speed=speed, augment=augment)
+    kinds = {"model": model, "optimizer": optimizer, "plan": plan, "speed": speed, "augment": augment}
+    check_kinds(**kinds, loss=loss, project=project, ledger=ledger)
     loss = loss or cross_entropy
     return PrivateStep(model, optimizer, plan, loss, ledger, source(rng), speed, augment, project, noise)
 
@@ -231,7 +232,7 @@ class PrivateStep:
             if self.course.restored != restored:
                 self.course.take(self, *asked)
                 restored = self.course.restored
-            self._charge()
+            self._charge(drawn)
             order = self.done
             number = order.to_bytes(8, "little")
             if order % self.plan.steps_per_draw == 0:
@@ -279,8 +280,7 @@ class PrivateStep:
         self._frozen.keep()
         self.course.check(self)
         self._clipper.begin(list(self.model.modules()) if self._watched is None else self._watched.every)
-        read = batch.examples.loader is not None
-        self.read = self.read or read
+        self.read |= (read := batch.examples.loader is not None)
         draws = drawn_from(self._chance(self.rank), self.device, read=read)
         try:
             with ordinary_modes(self.device):
@@ -360,9 +360,11 @@ class PrivateStep:
         noise = Keystream(self._secret.key(b"count", key if isinstance(key, bytes) else digest(key)))
         return next_norm(rule, self.clip_norm, found.parts, self.plan.expected_batch, noise)
 
-    def _charge(self) -> None:
+    def _charge(self, drawn: Units) -> None:
         """Charge for the whole plan before the first sample; a resumed run has the same key and is charged once."""
-        if self.course.owes(self):
+        if self.course.owes(self) and self.ledger is not None:
+            self._frozen.keep()
+            self.parted.totals.look(drawn)
             self.course.enter(self)
 
     def spent(self, delta: float) -> Bound:

@@ -96,6 +96,12 @@ class Examples:
         (group,) = self.loader.source.groups(index, together=True)
         return group.rows
 
+    def form(self, count: int) -> Any:
+        """So many records of zeros, in the form of the data's."""
+        if self.loader is None:
+            return mapped(lambda tensor: tensor.new_zeros(count, *tensor.shape[1:]), self.data)
+        return mapped(lambda tensor: tensor.expand(count, *tensor.shape[1:]).clone(), self.loader.source.empty())
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:

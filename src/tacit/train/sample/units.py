@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from numpy.typing import ArrayLike
 
 from ...core import BadInput
 from ...loss import Plan
+from ..clip.tree import mapped
 from ..noise.keys import Keystream
-from .augment import Augment
+from .augment import Augment, Several
 from .collate import Collate
 from .draw import Sampler
 from .examples import AT_ONCE, Batch, Examples, check_count, physical_size
@@ -39,6 +41,14 @@ class Units:
             index, shares = self.people.table(index, Keystream(records))
         *smaller, physical = self.sizes
         return Batch(self.examples, index, order, physical, self.fixed, shares, tuple(smaller), self.slots)
+
+    def form(self) -> Any:
+        """A batch of one unit of zeros, in the form that steps get."""
+        most = 1 if self.people is None else self.people.most
+        rows = self.examples.form(most)
+        if self.people is None:
+            return rows
+        return Several(mapped(lambda tensor: tensor[None], rows), torch.full((1, most), 1 / most))
 
 
 def units(
@@ -77,6 +87,8 @@ def _people(ids: ArrayLike | None, most: int | None, rows: int, plan: Plan, augm
             f"The plan's unit is {plan.unit!r}, and users were {'not ' if ids is None else ''}given.",
             fix='Give users with Plan(unit="user"), and only then.',
         )
+    if ids is None and most is not None:
+        raise BadInput("records_per_user goes with users.", fix="Give users, one id per record, or leave it out.")
     if ids is None:
         return None
     if augment is not None:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ...core import BadInput
 from ..clip import Clipped, Clipper, Compiled
+from ..clip.arrays import ordinary_modes
 from ..clip.capture.coins import Coins
 from ..clip.capture.made_up import same_random
 from ..clip.replaced import drawn_alike
@@ -25,6 +26,7 @@ from ..clip.tree import mapped
 from ..noise.grid import Grid
 from ..sample.augment import Augment
 from ..sample.examples import Batch, Examples
+from ..sample.units import Units
 from .workers import Workers
 
 FEW, SEEN = 4096, 2
@@ -105,6 +107,17 @@ class Totals:
         self.begin()
         clip = self.clipper if self._larger(batch) or self.compiled is None else self.compiled.launched
         return self._summed(batch, clip, coins or Coins())
+
+    def look(self, units: Units) -> None:
+        """Find out on made-up units how these run, so that what is refused is refused before anything is paid.
+
+        Not in eval mode, from which the caller may turn the model to training mode before the first step.
+        """
+        if self.clipper.model.training:
+            with ordinary_modes(self.device), self.workers.whole(), same_random(), self.clipper.products():
+                rows = units.form()
+                self._check(rows)
+                self.clipper.structure(self._prepared(rows))
 
     def begin(self) -> None:
         """Begin a step, and note the random state, so that the step can be repeated with the same numbers."""
