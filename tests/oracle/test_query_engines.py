@@ -117,6 +117,28 @@ def test_no_value_of_postgresql_is_seen(postgres):
 
 @pytest.mark.needs("postgres")
 @pytest.mark.needs("psycopg")
+def test_truth_values_are_numbers_on_both_engines(postgres):
+    """PostgreSQL has no cast from a truth value to 64 bits."""
+    import psycopg
+    import pyarrow
+
+    rows = [(who, (True, False, None)[who % 3]) for who in range(31)]
+    place = postgres.fresh("query_truths")
+    with psycopg.connect(place) as connection:
+        connection.execute("create table t (who int, paid boolean)")
+        with connection.cursor() as cursor:
+            cursor.executemany("insert into t values (%s, %s)", rows)
+    frame = pyarrow.table({"who": [who for who, _ in rows], "paid": [paid for _, paid in rows]})
+    for source in (frame, f"{place}#t"):
+        table = Table(source, unit="who", lost=0)
+        query = table.aggregate(total=sum("paid", (0, 1)), share=mean("paid", (0, 1)))
+        exact = totals(query.shape, query._terms(query.aggregates), lost=False)
+        assert [int(exact.terms[term][0]) for term in query._terms(query.aggregates)] == [11, 11, 21]
+        assert math.isfinite(table.quantile("paid", 0.5, (0, 1)).release(epsilon=1, rng=1).value)
+
+
+@pytest.mark.needs("postgres")
+@pytest.mark.needs("psycopg")
 def test_nobodys_spelling_names_the_group_of_others_on_postgresql(postgres):
     """A collation that takes texts for equal: the group has the spelling of one person, and joins match twice."""
     import pandas

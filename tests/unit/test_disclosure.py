@@ -269,7 +269,17 @@ def test_findings_go_on_the_page(tmp_path):
         (lambda: disclosure.reconstruct([[2, 0]], [1]), "0 or 1"),
         (lambda: disclosure.reconstruct([[1, 0]], [1, 2]), "one row for each"),
         (lambda: disclosure.reconstruct([[1, 0]], [1], errors="none"), "bounded or heavy"),
-        (lambda: disclosure.differencing([]), "no queries"),
+        (lambda: disclosure.differencing([]), "at least one"),
+        (lambda: disclosure.differencing([({1}, 2.0)]), "list of queries"),
+        (lambda: disclosure.of_log([Asked(frozenset({1}), float("nan"))]), "answer 1"),
+        (lambda: disclosure.read_log({"queries": [{"people": [True], "answer": 1}]}), "Query 1"),
+        (lambda: disclosure.uniqueness({"zip": [1, 2], "born": [1]}), "one length"),
+        (lambda: disclosure.homogeneity({"zip": [1, 2], "ill": [1]}, ["zip"], "ill", k=2), "one length"),
+        (lambda: disclosure.Ratings.of([1], [1], [1], np.array(["2020-01-01"], "datetime64[D]")), "columns of numbers"),
+        (lambda: disclosure.likelihood_ratio([[1]], [np.nan], [0.5], people=3), "each site"),
+        (lambda: disclosure.likelihood_ratio([[1]], [0.5], [0.5], people=0), "people must be"),
+        (lambda: disclosure.membership([[1, 1]], [[1]], [0.5], [0.5]), "same sites"),
+        (lambda: disclosure.Bar("sums", "0.5"), "share must be"),
         (lambda: disclosure.frequencies([[3]]), "0, 1 or 2"),
         (lambda: disclosure.Ratings.of([1], [1], [1], [1, 2]), "one length"),
         (lambda: disclosure.read_log({"queries": [{"people": 3}]}), "Query 1"),
@@ -279,6 +289,37 @@ def test_findings_go_on_the_page(tmp_path):
 def test_bad_input(ask, word):
     with pytest.raises(tacit.BadInput, match=word):
         ask()
+
+
+def test_tables_of_three_libraries_give_the_same_shares():
+    import pandas
+    import polars
+    import pyarrow
+
+    columns = {"zip": ["a", "a", None, "b" * 9, "b" * 9], "born": [1, 1, 2, 3, 4]}
+    tables = [columns, pandas.DataFrame(columns), polars.DataFrame(columns), pyarrow.table(columns)]
+    assert {disclosure.uniqueness(table).unique for table in tables} == {0.6}
+    assert {disclosure.combinations(table, ["zip"])[0].unique for table in tables} == {0.2}
+    assert [disclosure.unicity(table, 2, 7) for table in tables] == pytest.approx([0.6] * 4)
+
+
+def test_a_rating_that_is_missing_tells_nothing():
+    """A candidate without a rating had a score of NaN, and NaN was taken for the best of all."""
+    table = disclosure.Ratings.of(["x", 7, None], ["a", "a", "b"], [np.nan, 4, 1], [3, 3, 3])
+    found = table.match({"a": (4, 3), "b": (np.nan, 300)})
+    assert found.person == 7
+    assert found.eccentricity > 1
+
+
+def test_tables_that_leave_a_kind_open_bound_nobody():
+    """Without a count of women, "at most as many women as men were counted" is no bound."""
+    domain = {"sex": ["f", "m"]}
+    with pytest.raises(tacit.BadInput, match="every kind"):
+        disclosure.records_from_tables(domain, [Published(("sex",), {"m": 2})])
+    with pytest.raises(tacit.BadInput, match="as many values"):
+        disclosure.records_from_tables(domain, [Published(("sex",), {("m", "f"): 2})])
+    found = disclosure.records_from_tables(domain, [Published(("sex",), {"m": 2, "f": 0})])
+    assert (found.least.tolist(), found.most.tolist()) == ([0, 2], [0, 2])
 
 
 def test_command(tmp_path, capsys, monkeypatch):

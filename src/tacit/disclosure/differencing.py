@@ -6,13 +6,13 @@ person lies in the row space of the sets. Refusing small sets does not help: the
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput
+from ..core import BadInput, check
 
 Floats = NDArray[np.float64]
 MOST = 5000
@@ -47,8 +47,7 @@ class Disclosed:
 
 def differencing(log: Sequence[Asked], *, tolerance: float = 1e-8) -> list[Disclosed]:
     """Everybody whose value follows from the answers, in the order in which they first appear."""
-    if not log:
-        raise BadInput("The log holds no queries.")
+    log = checked_log(log)
     people = list(dict.fromkeys(person for query in log for person in sorted(query.people, key=repr)))
     if len(people) > MOST:
         raise BadInput(f"The log is about {len(people):,} people; at most {MOST:,} are looked at.")
@@ -65,6 +64,17 @@ def differencing(log: Sequence[Asked], *, tolerance: float = 1e-8) -> list[Discl
         if (own := weights[k]) is not None:
             used = tuple((int(row), float(own[row])) for row in np.flatnonzero(np.abs(own) > 1e-6))
             found.append(Disclosed(person, float(own @ answers), used))
+    return found
+
+
+def checked_log(log: object) -> list[Asked]:
+    """The queries of a log as a list; each answer is a finite number."""
+    found = list(log) if isinstance(log, Iterable) else []
+    if not found or not all(isinstance(query, Asked) for query in found):
+        raise BadInput("A log is a list of queries, at least one: [Asked(people, answer), ..].")
+    for number, query in enumerate(found, start=1):
+        if not abs(check.real(f"answer {number}", query.answer)) <= LARGEST:
+            raise BadInput(f"Query {number} of the log needs an answer: a number.")
     return found
 
 
@@ -97,7 +107,7 @@ def read_log(data: object) -> list[Asked]:
     found = []
     for number, item in enumerate(queries, start=1):
         people, answer = (item.get(name) for name in ("people", "answer")) if isinstance(item, dict) else (None, None)
-        if not isinstance(people, list) or not all(isinstance(person, str | int) for person in people):
+        if not isinstance(people, list) or not all(type(person) in (str, int) for person in people):
             raise BadInput(f"Query {number} of the log needs people: a list of names or numbers.")
         if isinstance(answer, bool) or not isinstance(answer, int | float) or not abs(answer) <= LARGEST:
             raise BadInput(f"Query {number} of the log needs an answer: a number.")

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..core import BadInput
+from ..core import BadInput, check
 
 WIDTH, ROW, LEFT, RIGHT, TOP = 640, 34, 220, 70, 44
 COLOURS = {"plain": "#c0504d", "private": "#4f81bd", "guessing": "#a6a6a6"}
@@ -21,12 +21,13 @@ class Bar:
     kind: str = "plain"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.share <= 1 or self.kind not in COLOURS:
+        if not 0 <= check.real("share", self.share) <= 1 or self.kind not in COLOURS:
             raise BadInput(f"A bar is a share between 0 and 1 of one kind: {', '.join(COLOURS)}.")
 
 
 def picture(title: str, bars: Sequence[Bar], *, limit: float | None = None) -> str:
     """Bars from 0 to 1 as SVG; `limit`: the most that any attacker can expect from the private release."""
+    bars = list(bars)
     if not bars or (limit is not None and not 0 <= limit <= 1):
         raise BadInput("A picture needs a bar, and a limit is a share between 0 and 1.")
     height = TOP + ROW * len(bars) + (34 if limit is not None else 12)

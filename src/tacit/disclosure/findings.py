@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ..core import Control, Evidence
 from ..core.finding import NONE, NOTABLE, SEVERE, Finding
-from .differencing import Asked, contradicted, differencing
+from .differencing import Asked, checked_log, contradicted, differencing
 from .uniqueness import combinations, homogeneity, uniqueness
 
 SHOWN = 5
@@ -16,6 +16,7 @@ MANY, SOME = 0.05, 0.001
 
 def of_log(log: Sequence[Asked]) -> list[Finding]:
     """What the exact answers of a query log disclose together."""
+    log = checked_log(log)
     people = len({person for query in log for person in query.people})
     found = differencing(log)
     smallest = min((len(query.people) for query in log), default=0)

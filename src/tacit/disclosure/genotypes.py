@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput, Scores
+from ..core import BadInput, Scores, check
 
 Floats = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ def likelihood_ratio(genotypes: object, group: object, reference: object, *, peo
     `people`: how many are in the group; frequencies are kept 1/(4 people) away from 0 and 1.
     """
     y, p, q = _three(genotypes, group, reference)
-    edge = 1 / (4 * max(int(people), 1))
+    edge = 1 / (4 * check.whole("people", people))
     p, q = np.clip(p, edge, 1 - edge), np.clip(q, edge, 1 - edge)
     return np.asarray(2 * (y @ np.log(p / q) + (1 - y) @ np.log((1 - p) / (1 - q))))
 
@@ -43,8 +43,8 @@ def membership(
 ) -> Scores:
     """Scores of people who were in the study and who were not, by the likelihood ratio."""
     members, others = np.asarray(inside), np.asarray(outside)
-    if members.ndim != 2 or others.ndim != 2:
-        raise BadInput("Genotypes are a matrix: people x sites.")
+    if members.ndim != 2 or others.ndim != 2 or members.shape[1] != others.shape[1]:
+        raise BadInput("Genotypes are a matrix: people x sites, the same sites for members and others.")
     everybody = np.concatenate((members, others))
     score = likelihood_ratio(everybody, group, reference, people=people or len(members))
     is_member = np.r_[np.ones(len(members), bool), np.zeros(len(others), bool)]
@@ -61,6 +61,6 @@ def _alleles(genotypes: object) -> Floats:
 def _three(genotypes: object, group: object, reference: object) -> tuple[Floats, Floats, Floats]:
     y = _alleles(genotypes)
     p, q = (np.asarray(part, dtype=np.float64).ravel() for part in (group, reference))
-    if p.shape != q.shape or p.size != y.shape[1]:
+    if p.shape != q.shape or p.size != y.shape[1] or np.isnan(p).any() or np.isnan(q).any():
         raise BadInput("Frequencies must be given for each site.")
     return y, np.clip(p, 0, 1), np.clip(q, 0, 1)

@@ -44,13 +44,11 @@ class Ratings:
     @classmethod
     def of(cls, people: Sequence[Hashable], items: Sequence[Item], ratings: object, days: object) -> Ratings:
         """Ratings from four columns of one length: pseudonyms, items, ratings and days."""
-        names, who = np.unique(np.asarray(people), return_inverse=True)
-        words, which = np.unique(np.asarray(items), return_inverse=True)
-        held = [np.asarray(part, dtype=np.float64) for part in (ratings, days)]
+        (names, who), (words, which) = _coded(people), _coded(items)
+        held = [_numbers(part) for part in (ratings, days)]
         if not len(who) == len(which) == len(held[0]) == len(held[1]) or not len(who):
             raise BadInput("people, items, ratings and days must have one length, and at least one entry.")
-        places = {word: k for k, word in enumerate(words.tolist())}
-        return cls(who.astype(np.int64), which.astype(np.int64), held[0], held[1], tuple(names.tolist()), places)
+        return cls(who, which, held[0], held[1], tuple(names), words)
 
     def match(self, known: Known, *, rating: float = 1.5, days: float = 30.0, eccentricity: float = 1.5) -> Match:
         """Who in the table is the person of whom `known` is known.
@@ -67,10 +65,35 @@ class Ratings:
             if not rows.size:
                 continue
             weight = 1 / np.log1p(rows.size)
-            near = np.exp(-np.abs(self.ratings[rows] - value) / rating) + np.exp(-np.abs(self.days[rows] - day) / days)
+            near = _near(self.ratings[rows] - value, rating) + _near(self.days[rows] - day, days)
             np.add.at(score, self.people[rows], weight * near)
         best = int(np.argmax(score))
         second = float(np.partition(score, -2)[-2]) if score.size > 1 else 0.0
         spread = float(score.std())
         found = (float(score[best]) - second) / spread if spread > 0 else 0.0
         return Match(self.names[best], found, found > eccentricity)
+
+
+def _coded(values: Sequence[Hashable]) -> tuple[dict[Hashable, int], NDArray[np.int64]]:
+    """The different values with their places, and the place of every entry; values keep their own types."""
+    listed = values.tolist() if hasattr(values, "tolist") else list(values)
+    places: dict[Hashable, int] = {}
+    return places, np.array([places.setdefault(value, len(places)) for value in listed], dtype=np.int64)
+
+
+def _numbers(values: object) -> NDArray[np.float64]:
+    """A column of numbers; None and NaN are missing."""
+    found = np.asarray(values)
+    if found.dtype.kind not in "biufO" or found.ndim != 1:
+        raise BadInput(
+            "Ratings and days must be columns of numbers.", fix="Give days as (times - times.min()).dt.days in pandas."
+        )
+    try:
+        return found.astype(np.float64)
+    except (TypeError, ValueError):
+        raise BadInput("Ratings and days must be columns of numbers.") from None
+
+
+def _near(apart: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+    """1 where two facts agree, less the farther they are apart, and 0 where one of them is missing."""
+    return np.nan_to_num(np.exp(-np.abs(apart) / scale), nan=0.0)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput
+from ..core import BadInput, check
 
 Kind = tuple[str, ...]
 MOST = 5000
@@ -25,7 +25,7 @@ class Published:
     """A table: the columns it is about, and a count for each combination of their values that it shows."""
 
     columns: tuple[str, ...]
-    counts: Mapping[Kind, int]
+    counts: Mapping[Kind, int] | Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,18 @@ def _equations(
             raise BadInput(f"A table is about {odd!r}, which is not in the domain.")
         places = [names.index(name) for name in table.columns]
         for values, count in table.counts.items():
-            rows.append([float(tuple(kind[k] for k in places) == tuple(values)) for kind in kinds])
-            counts.append(float(count))
-    return np.array(rows), np.array(counts)
+            cell = (values,) if isinstance(values, str) else tuple(values)
+            if len(cell) != len(places):
+                raise BadInput(f"Each cell of a table of {len(places)} columns is named by as many values.")
+            rows.append([float(tuple(kind[k] for k in places) == cell) for kind in kinds])
+            counts.append(check.nonnegative("A count", count))
+    found = np.array(rows).reshape(-1, len(kinds))
+    if not found.any(axis=0).all():
+        raise BadInput(
+            "The tables do not say how many people there are of every kind.",
+            fix="Give every cell of a table, those with 0 people too.",
+        )
+    return found, np.array(counts)
 
 
 def _extreme(rows: NDArray[np.float64], counts: NDArray[np.float64], kind: int, sign: int) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput, Source, check
+from ..core import BadInput, Source, check, source
 
 Bits = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -38,9 +38,9 @@ class Reconstruction:
         return float(np.mean(real == self.bits))
 
 
-def random_subsets(people: int, queries: int, rng: Source) -> NDArray[np.bool_]:
+def random_subsets(people: int, queries: int, rng: Source | int | np.random.Generator | None) -> NDArray[np.bool_]:
     """Subsets in which everybody is with probability 1/2: one row for each query."""
-    return rng.coins((check.whole("queries", queries), check.whole("people", people)))
+    return source(rng).coins((check.whole("queries", queries), check.whole("people", people)))
 
 
 def reconstruct(subsets: object, answers: object, *, errors: str = "bounded") -> Reconstruction:

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput, Source, check
+from ..core import BadInput, Source, check, source
 
 Codes = NDArray[np.int64]
+Random = Source | int | np.random.Generator | None
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def uniqueness(
     unit: the column that says whose each row is. Several rows of one person then hide nobody: a row is alone where
     nobody else has its values.
     """
-    names = tuple(name for name in table if name != unit) if columns is None else tuple(columns)
+    names = tuple(name for name in _names(table) if name != unit) if columns is None else tuple(columns)
     groups = _groups(table, names)
     sizes = _sizes(table, groups, unit)
     within = tuple((most, float(np.mean(sizes <= most))) for most in (1, 2, 5, 10))
@@ -102,15 +103,16 @@ def homogeneity(
     return Homogeneity(int(k), len(groups), float(np.mean(large)), float(np.mean(large & (kinds == 1))))
 
 
-def unicity(points: Mapping[str, object], known: int, rng: Source, *, draws: int = 20) -> float:
+def unicity(points: Mapping[str, object], known: int, rng: Random, *, draws: int = 20) -> float:
     """The mean share of rows that `known` facts, drawn at random from the columns, single out.
 
     Reference: de Montjoye et al. 2013 (unicity of trajectories).
     """
-    names = list(points)
+    names, chance = _names(points), source(rng)
     if not 1 <= check.whole("known", known) <= len(names):
         raise BadInput(f"known must be between 1 and the number of columns {len(names)}, got {known}.")
-    shares = [uniqueness(points, [names[k] for k in rng.permutation(len(names))[:known]]).unique for _ in range(draws)]
+    drawn = [chance.permutation(len(names))[:known] for _ in range(check.whole("draws", draws))]
+    shares = [uniqueness(points, [names[k] for k in places]).unique for places in drawn]
     return float(np.mean(shares))
 
 
@@ -121,7 +123,7 @@ def _sizes(table: Mapping[str, object], groups: Codes, unit: str | None) -> Code
 
 def _distinct(groups: Codes, codes: Codes) -> Codes:
     """How many different codes there are in every row's group."""
-    pairs = np.unique(groups * (int(codes.max()) + 1) + codes) // (int(codes.max()) + 1)
+    pairs = np.unique(_together(groups, codes)) // (int(codes.max()) + 1)
     return np.bincount(pairs, minlength=int(groups.max()) + 1)[groups]
 
 
@@ -131,17 +133,29 @@ def _groups(table: Mapping[str, object], names: Sequence[str]) -> Codes:
         raise BadInput("Name at least one column.")
     found = _codes(table, names[0])
     for name in names[1:]:
-        other = _codes(table, name)
-        found = np.unique(found * (int(other.max()) + 1) + other, return_inverse=True)[1].astype(np.int64)
+        found = np.unique(_together(found, _codes(table, name)), return_inverse=True)[1].astype(np.int64)
     return np.unique(found, return_inverse=True)[1].astype(np.int64)
 
 
+def _together(first: Codes, second: Codes) -> Codes:
+    """One number for each pair of codes."""
+    if len(first) != len(second):
+        raise BadInput(f"All columns must have one length, got {len(first):,} and {len(second):,} rows.")
+    return first * (int(second.max()) + 1) + second
+
+
+def _names(table: Any) -> list[str]:
+    """The names of the columns of a dictionary, or of a table of pandas, polars or Arrow."""
+    return list(table.column_names if hasattr(table, "column_names") else getattr(table, "columns", table))
+
+
 def _codes(table: Mapping[str, object], name: str) -> Codes:
-    if name not in table:
-        raise BadInput(f"The table has no column {name!r}.", fix=f"Columns: {', '.join(map(str, table))}.")
+    if name not in (names := _names(table)):
+        raise BadInput(f"The table has no column {name!r}.", fix=f"Columns: {', '.join(map(str, names))}.")
     values: Any = np.asarray(table[name])
     if values.ndim != 1 or not values.size:
         raise BadInput(f"Column {name!r} must hold one value for each row, and at least one.")
-    if values.dtype == object:
-        values = values.astype(str)
+    if values.dtype == object:  # numpy would give every text the room of the longest
+        places: dict[str, int] = {}
+        return np.array([places.setdefault(str(value), len(places)) for value in values.tolist()], dtype=np.int64)
     return np.asarray(np.unique(values, return_inverse=True)[1], dtype=np.int64)

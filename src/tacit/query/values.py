@@ -108,7 +108,7 @@ def number_of(table: Opened, column: str) -> Column:
     found = table.column(column)
     kind = found.type()
     if kind.is_boolean():
-        return found.cast("int64").cast("float64")
+        return ibis().cases((found, real(1.0)), (~found, real(0.0)), else_=ibis().null("float64"))
     if kind.is_integer() or kind.is_decimal():
         return doubled(table, found)
     if kind.is_floating():
