@@ -30,6 +30,6 @@ def spanned(line: str) -> str:
     return f'<span class="code-line"{style}>{line}</span>'
 
 
-def install(app: object) -> None:
-    """Before pages are written: let Sphinx write code by `Lines`."""
+def install() -> None:
+    """Let Sphinx write code by `Lines`; its builder chooses the formatter before any event of extensions."""
     PygmentsBridge.html_formatter = Lines

@@ -29,7 +29,7 @@ html_show_copyright = False
 def setup(app: object) -> None:
     """Write the reference, link terms and draw formulas while pages are read; keep indents of wrapped code; offer
     each tutorial as a notebook."""
-    app.connect("builder-inited", code_lines.install)
+    code_lines.install()
     app.connect("source-read", notebooks.source_read)
     app.connect("source-read", reference.source_read)
     app.connect("source-read", terms.source_read)
