@@ -131,3 +131,37 @@ def test_a_search_of_searches_says_both():
 
     found = tacit.search(make_run, [10.0], event=Gaussian(1.0), delta=1e-6, shape=1, rng=0)
     assert found.result.evidence().provenance["settings"].count("private selection") == 2
+
+
+def tiny_and_huge():
+    x = X.copy()
+    x[:4] = [[5e-324, 1e-310, 1e-200], [1e300, -1e300, 1e-310], [np.nan, np.inf, 5e-324], [1.7e308, 1.7e308, 0.0]]
+    return x
+
+
+STRICT = {
+    "linear": lambda: PrivateLogisticRegression(classes=[0, 1], norm_bound=3.0),
+    "softmax": lambda: PrivateLogisticRegression(classes=[0, 1, 2], norm_bound=3.0),
+    "bayes": lambda: PrivateGaussianNB(classes=[0, 1], norm_bound=3.0),
+    "regression": lambda: PrivateLinearRegression(norm_bound=3.0, target_range=(-1.0, 1.0)),
+    "means": lambda: PrivateKMeans(2, norm_bound=3.0),
+    "scaler": lambda: PrivateStandardScaler(bounds="private"),
+    "trees": lambda: PrivateAdditiveTrees(bounds=(-3.0, 3.0), classes=[0, 1]),
+}
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_no_value_raises_where_numpy_was_told_to_raise(name):
+    """`numpy.seterr(all="raise")` is in many programs; then one record's tiny value stopped the fit."""
+    made, odd = STRICT[name](), tiny_and_huge()
+    with np.errstate(all="raise"):
+        made.fit(odd, Y)
+        for say in ("predict", "predict_proba", "transform"):
+            assert getattr(made, say, len)(odd) is not None
+        assert np.geterr()["under"] == "raise"
+
+
+def test_warnings_point_at_the_line_that_fits():
+    with pytest.warns(tacit.PrivacyWarning) as told:
+        PrivateGaussianNB(1.0, 0.5).fit(X, Y)
+    assert {line.filename for line in told} == {__file__}

@@ -1,6 +1,7 @@
-"""A PATE run that won a private search, and teachers that hide what they can before they are fitted."""
+"""PATE runs of strangers: one that won a private search, teachers that hide what they can, and a strict NumPy."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 pytest.importorskip("sklearn")
@@ -66,3 +67,30 @@ def test_a_student_that_scales_in_place_is_taught_again_on_what_was_given():
     student = how.taught(given, labels, 2, np.random.default_rng(0))
     assert np.array_equal(given, public)
     assert np.mean(student(public.copy()).argmax(axis=1) == (PUBLIC[:, 0] > 0)) > 0.8
+
+
+@pytest.mark.parametrize("fleet", [False, True])
+def test_no_value_raises_where_numpy_was_told_to_raise(fleet):
+    """With `numpy.seterr(all="raise")` one record's tiny value stopped a fleet, or a table, after the charge."""
+    from tacit.pate import Network, private_predictions
+
+    def network():
+        from torch import nn
+
+        return nn.Linear(2, 2)
+
+    odd = X.copy()
+    odd[:3] = [[5e-324, 1e-310], [1e300, -1e300], [np.nan, np.inf]]
+    teacher = Network(network, steps=3) if fleet else fitted_by_mean
+    columns = tacit.Column("a", range=(0, 1e6)), tacit.Column("b", range=(-3, 3))
+    label = tacit.Column("y", "category", words=("0", "1"))
+    schema = tacit.Schema((*columns, label), label="y")
+    frame = pd.DataFrame({"a": odd[:, 0], "b": odd[:, 1], "y": Y.astype(str)})
+    with np.errstate(all="raise"):
+        assert len(made(teacher, random_state=0).fit(odd, Y, PUBLIC).predict(odd)) == len(odd)
+        by_table = PATE(fitted_by_mean, teachers=10, aggregator=GNMax(4.0), queries=30, delta=1e-6, schema=schema)
+        assert by_table.fit(frame, None, frame[100:160]).answered_ == 30
+        found = private_predictions(
+            fitted_by_mean, frame, None, frame[:2], schema=schema, epsilon=1.0, teachers=10, rng=0
+        )
+    assert len(found.value) == 2

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import secrets
 import warnings
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -69,6 +71,14 @@ class PrivateEstimator(BaseEstimator):
     _result: ClassVar[str] = "coef_"
     """The attribute that says that a fit was finished."""
     _released: ClassVar[str] = "the weights of the model"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let every public method go through numbers that overflow or underflow: under `numpy.seterr(all="raise")` one
+        record's tiny value would stop a fit (soundness rule 8)."""
+        super().__init_subclass__(**kwargs)
+        for name, method in list(vars(cls).items()):
+            if inspect.isfunction(method) and not name.startswith("_"):
+                setattr(cls, name, np.errstate(all="ignore")(method))
 
     def __sklearn_clone__(self) -> Self:
         """A copy without what was fitted. It pays into the same ledger: a budget is never copied."""
@@ -136,7 +146,7 @@ class PrivateEstimator(BaseEstimator):
                 f"delta {small(delta)} is not below one over the number of records: publishing a whole record now and "
                 "then would be allowed.",
                 PrivacyWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         neighbours = Adjacency.of(self.adjacency)
         if neighbours is Adjacency.ZERO_OUT:

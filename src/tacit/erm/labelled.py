@@ -97,7 +97,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         warnings.warn(
             "The classes were read off the data, which no proof covers. Give classes= to the estimator.",
             PrivacyWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
         found = np.unique(labels)
         if found.size < 2:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 PRIVATE = ("_teachers", "_votes", "_noise")
 """Parts of a run that must not leave with the student."""
+TOTAL = np.errstate(all="ignore")
+"""Under `numpy.seterr(all="raise")` one record's tiny value would stop a run that was paid for (soundness rule 8)."""
 ONE_BY_ONE = (
     "No fleet can train this network (batch norm, recurrent layers and shared or frozen parameters are reasons), so "
     "the teachers are trained one at a time, which takes longer."
@@ -100,6 +102,7 @@ class PATE:
         self.choose, self.rounds, self.ledger = choose, rounds, ledger
         self.random_state, self.progress = random_state, progress
 
+    @TOTAL
     def fit(self, x: object, y: ArrayLike | None, public_x: object, users: ArrayLike | None = None) -> Self:
         """Train teachers on private (x, y), ask them about `public_x`, and teach the student.
 
@@ -128,7 +131,7 @@ class PATE:
         self._seeded, self._randomness, self._noise = not chance.cryptographic, chance.name, by.noise
         for told in (self.advice_, found.student.told if isinstance(found.student, NotTaught) else None):
             if self.warns and told is not None:
-                warnings.warn(told, UserWarning, stacklevel=2)
+                warnings.warn(told, UserWarning, stacklevel=3)
         return self
 
     def predict(self, x: object) -> Array:
@@ -136,6 +139,7 @@ class PATE:
         shares = self.predict_proba(x)
         return np.asarray(self.classes_[shares.argmax(axis=1)])
 
+    @TOTAL
     def predict_proba(self, x: object) -> NDArray[np.float64]:
         """The student's shares (records, classes), in the order of `classes_`."""
         self._fitted()
@@ -170,6 +174,7 @@ class PATE:
 
         return tacit.report(self.evidence(), path, **options)
 
+    @TOTAL
     def release_bound(
         self, *, epsilon: float, propose: float | None = None, order: float | None = None, confidence: float = 0.999
     ) -> Bound | None:
@@ -264,7 +269,7 @@ class PATE:
             how.tried(given.public_x, len(given.classes))
         given_network = isinstance(as_training(self.teacher, given.public_x, len(given.classes)), Network)
         if self.warns and given_network and not isinstance(teacher, Network):
-            warnings.warn(ONE_BY_ONE, UserWarning, stacklevel=3)
+            warnings.warn(ONE_BY_ONE, UserWarning, stacklevel=4)
         return teacher, how
 
     def _charge(self, design: Design, records: int) -> None:
@@ -273,7 +278,7 @@ class PATE:
         self.released_ = ()
         if design.delta * records >= 1:
             warnings.warn(
-                f"delta {design.delta:g} is not below one over the number of records.", PrivacyWarning, stacklevel=3
+                f"delta {design.delta:g} is not below one over the number of records.", PrivacyWarning, stacklevel=4
             )
         self.receipt_ = paid(self.ledger, design.asked, design.unit)
 
