@@ -114,7 +114,17 @@ GUARDS: dict[str, Without] = {
     "padding of a record's own table has a gradient": Without(
         f"{CLIP}/capture/rows.py", "if padding_idx is None or not level.owns(weight):", "if True:"),
     "a region names the image of another record": Without(
-        f"{CLIP}/capture/ranges.py", "if function is REGIONS:", "if False:"),
+        f"{CLIP}/capture/ranges.py", "{REGIONS: _regions, ", "{"),
+    "torch gives the gradient of several largest numbers to one": Without(
+        f"{CLIP}/capture/rows.py", "if args or kwargs or not level.direct(values):", "if True:"),
+    "a probability that is none stops a GPU": Without(
+        f"{CLIP}/capture/domains.py", "proper = (values >= 0) & (values <= 1)", "proper = values == values"),
+    "an operator reads memory without a look": Without(
+        f"{CLIP}/capture/ranges.py", "if unsafe and any(", "if False and any("),
+    "indices of a sparse tensor are believed": Without(
+        f"{CLIP}/capture/ranges.py", "check_sparse_tensor_invariants.enable()", "pass"),
+    "an index within torch.vmap is moved and its record counts": Without(
+        f"{CLIP}/capture/level.py", "C.is_functorch_wrapped_tensor(off) and not self.direct(off)", "False"),
     "random numbers inside an operation take a parameter's gradient": Without(
         f"{CLIP}/capture/watch.py",
         'raise no_rule(func, self.names(used), "it draws random numbers of every record\'s own")', "pass"),

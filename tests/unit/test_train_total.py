@@ -196,7 +196,7 @@ def test_what_is_a_records_own_may_be_asked(way: str) -> None:
 
 def test_mutants_that_tell_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "unanswered", lambda *_: "")
-    monkeypatch.setattr(watch, "shaped_by_values", lambda func: False)
+    monkeypatch.setattr(watch, "shaped_by_values", lambda *_: False)
     monkeypatch.setattr(coins, "MEMORY", ())
     assert all(clipper(ASKING[way]).structure(batch()).together for way in ("strides", "contiguous", "memory"))
     clip = clipper(ASKING["strides"])

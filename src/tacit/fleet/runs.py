@@ -158,9 +158,13 @@ def _order(rows: list[Rows], schedule: Epochs | Plan, rngs: Sequence[np.random.G
 def _sampled(count: int, rate: float, rng: np.random.Generator) -> Rows:
     """A Poisson sample of 0 .. count - 1; the gaps between sampled records are geometric."""
     some = math.ceil(count * rate + 4 * math.sqrt(count * rate) + 4)
-    place = rng.geometric(rate, some).cumsum() - 1
+
+    def gaps() -> Rows:
+        return np.asarray(np.minimum(rng.geometric(rate, some), count + 1))  # sums of the rarest would not fit
+
+    place = gaps().cumsum() - 1
     while place[-1] < count:
-        place = np.concatenate((place, place[-1] + rng.geometric(rate, some).cumsum()))
+        place = np.concatenate((place, place[-1] + gaps().cumsum()))
     return np.asarray(place[place < count])
 
 

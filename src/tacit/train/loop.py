@@ -223,9 +223,8 @@ def _run(
             history.append(info)
             if hook is not None:
                 hook(step, info)
-            last = step.done == step.plan.steps
-            if kept is not None and (kept.lasting if last else step.done % every == 0):
-                kept.write(step, mean, history)
+            if kept is not None and (step.done % every == 0 or step.done == step.plan.steps):
+                kept.write(step, mean, history)  # the end too: evidence ends the run, and may be long in coming
     except Exception:
         if kept is not None and fresh and step.done == 0 and not step.course.paid:  # nothing was drawn or paid
             checkpoints.destroy(kept.path)

@@ -152,8 +152,13 @@ def array(values: np.ndarray[Any, Any]) -> Tensor:
 
 
 def _numeric(value: list[object]) -> bool:
-    """Whether a list is one array of numbers, of any depth, rather than several fields of a record."""
-    return all(isinstance(one, int | float | np.number) or (isinstance(one, list) and _numeric(one)) for one in value)
+    """Whether a list is one array of numbers, of any depth, rather than several fields of a record.
+
+    Numbers beside lists of them are fields: features and a label, say.
+    """
+    if any(isinstance(one, list) for one in value):
+        return all(isinstance(one, list) and _numeric(one) for one in value)
+    return all(isinstance(one, int | float | np.number) for one in value)
 
 
 def _plain(batch: object) -> object:

@@ -21,7 +21,10 @@ _ONE_TO_ONE = {
 }  # fmt: skip
 
 
-_SAME = {"transformers::grouped_mm_fallback": F.grouped_mm, "aten::embedding": torch.embedding}
+_SAME = {
+    "transformers::grouped_mm_fallback": F.grouped_mm, "aten::embedding": torch.embedding, "aten::max": torch.max,
+    "aten::min": torch.min,
+}  # fmt: skip
 
 
 def known(func: Any) -> Any:
@@ -31,6 +34,37 @@ def known(func: Any) -> Any:
     if isinstance(func, torch._ops.OpOverload):
         return _SAME.get(func._schema.name, func)
     return _SAME.get(func._qualified_op_name, func) if isinstance(func, torch._ops.OpOverloadPacket) else func
+
+
+_FILTERED = (
+    F.linear, torch.conv1d, torch.conv2d, torch.conv3d, torch.conv_transpose1d, torch.conv_transpose2d,
+    torch.conv_transpose3d,
+)  # fmt: skip
+_ORDER: dict[object, tuple[str, ...]] = {
+    **dict.fromkeys(_FILTERED, ("input", "weight", "bias")),
+    **dict.fromkeys((F.avg_pool1d, F.avg_pool2d, F.avg_pool3d, torch.max, torch.min), ("input",)),
+    **dict.fromkeys((torch.cat, torch.concat, torch.concatenate), ("tensors", "dim")),
+    **dict.fromkeys((F.bilinear, torch.bilinear), ("input1", "input2", "weight", "bias")),
+    torch.matmul: ("input", "other"), torch.mm: ("input", "mat2"), Tensor.mm: ("self", "mat2"),
+    torch.addmm: ("input", "mat1", "mat2"), Tensor.addmm: ("self", "mat1", "mat2"),
+    torch.masked_fill: ("input", "mask", "value"), torch.embedding: ("weight", "indices"),
+}  # fmt: skip
+"""Names of the arguments that rules read by their place."""
+
+
+def as_known(
+    func: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """A call by the function that it is equivalent to, with arguments by place where rules read them by place."""
+    func = known(func)
+    names = _ORDER.get(func, ()) if kwargs else ()
+    if names and "self" in kwargs:  # as operators name it
+        kwargs = {names[0] if key == "self" else key: value for key, value in kwargs.items()}
+    for name in names[len(args) :]:
+        if name not in kwargs:
+            break
+        args, kwargs = (*args, kwargs[name]), {key: value for key, value in kwargs.items() if key != name}
+    return func, args, kwargs
 
 
 _CHECKED = ("aten", "prims", "prim", "tacit")

@@ -64,6 +64,14 @@ class Level:
         values, axis = self.under(tensor)
         return values.movedim(axis, 0) if axis else values
 
+    def marked(self, off: Tensor) -> Tensor:
+        """(B,): which records have a true entry; those of levels that user code has entered count for their record."""
+        off = off.any()
+        while C.is_functorch_wrapped_tensor(off) and not self.direct(off):
+            inner = C.get_unwrapped(off)
+            off = inner.any(C.maybe_get_bdim(off)) if C.is_batchedtensor(off) else inner
+        return self.all(off) if self.direct(off) else torch.zeros(self.batch, dtype=torch.bool)
+
     def one(self, values: Tensor, axis: int = 0) -> Tensor:
         """What code for a single record sees of a tensor that holds all records along `axis`."""
         return C._add_batch_dim(values, axis, self.number)

@@ -62,7 +62,7 @@ def not_run(error: Exception, what: str = "loss") -> BadInput:
 def made_up(batch: object, count: int, seed: int = 0, high: int = 2) -> Any:
     """`count` public records shaped like those of a batch: standard normal numbers, integers below `high`.
 
-    Ones, where `high` is 1.
+    Where `high` is 1 or 0, all integers are that.
     """
     generator = torch.Generator().manual_seed(_SEED + seed)
 
@@ -70,7 +70,7 @@ def made_up(batch: object, count: int, seed: int = 0, high: int = 2) -> Any:
         shape = (count, *tensor.shape[1:])
         if tensor.is_floating_point() or tensor.is_complex():
             return torch.randn(shape, generator=generator, dtype=tensor.dtype).to(tensor.device)
-        coins = torch.randint(0, high, shape, generator=generator) if high > 1 else torch.ones(shape, dtype=torch.long)
+        coins = torch.randint(0, high, shape, generator=generator) if high > 1 else torch.full(shape, high)
         if coins.ndim > 1 and high == 2:
             coins[:, 0] = 1
         return coins.to(tensor.device, tensor.dtype)
@@ -92,10 +92,11 @@ def usable(
 ) -> object:
     """Made-up records that the model takes: the first range of integers that it does not object to.
 
-    The last try has ones alone: the lengths of sequences are above 0 and at most that of the longest.
+    The last tries have ones alone, since the lengths of sequences are above 0 and at most that of the longest, and
+    zeros alone, since offsets begin at 0.
     """
     first: Exception | None = None
-    for high in (*(ranges or RANGES), 1):
+    for high in (*(ranges or RANGES), 1, 0):
         examples = made_up(batch, count, seed, high)
         try:
             with InRange():

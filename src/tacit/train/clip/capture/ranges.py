@@ -6,6 +6,7 @@ the operation runs, and the record that held it is marked, so that it contribute
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -14,8 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch._C import _functorch as C
+from torch.nn.modules.utils import _ntuple
 from torch.overrides import TorchFunctionMode
+from torch.sparse import check_sparse_tensor_invariants
 
+from ....core import BadInput
+from .domains import MENDS, exchanged
+from .domains import given as _given
 from .level import Level
 
 Range = tuple[int, str, int, int, int | None]
@@ -30,11 +36,10 @@ def bounded(
     func: object, args: tuple[object, ...], kwargs: dict[str, object], level: Level
 ) -> tuple[tuple[Any, ...], dict[str, Any], Tensor | None]:
     """The arguments with per-record indices clamped into range, and a mask (B,) of the records that were not."""
-    if func is Tensor.__getitem__ or func is Tensor.__setitem__:
-        return _subscript(args, kwargs, level)
     function = _function(func)
-    if function is REGIONS:
-        return _regions(args, kwargs, level)
+    if function in MENDS:
+        return MENDS[function](args, kwargs, level)
+    _check_looks(func, args, kwargs, level)
     place = PLACES.get(function)
     found = (place(args, _named(kwargs)) if place is not None else None) or []
     outside = None
@@ -56,10 +61,32 @@ def _function(func: object) -> object:
     space, _, name = named.partition("::")
     if space == "torchvision" and "roi_" in name:
         return REGIONS
-    name = "cross_entropy" if name == "cross_entropy_loss" else name.strip("_").removesuffix("_forward")
+    name = name.strip("_").removesuffix("_forward")
+    name = _CALLED.get(name, name)
     written = f"{name}_" if named.endswith("_") else name
     places = (torch, F, Tensor) if space == "aten" else ()
-    return next((found for one in places if (found := getattr(one, written, None)) in PLACES), func)
+    known = PLACES.keys() | MENDS.keys()
+    return next((found for one in places if (found := getattr(one, written, None)) in known), func)
+
+
+_CALLED = {"cross_entropy_loss": "cross_entropy"}
+_CALLED |= dict.fromkeys(("index", "unsafe_index", "unsafe_index_put", "index_put_impl"), "index_put")
+
+
+def _check_looks(func: object, args: tuple[Any, ...], kwargs: dict[str, Any], level: Level) -> None:
+    """Refuse operators that read or write memory where whole numbers of records say, and do not look at these.
+
+    They are those of torch's derivatives, which autograd calls with numbers that it made itself, and what its caller
+    calls unsafe.
+    """
+    operator = isinstance(func, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
+    unsafe = kwargs.get("unsafe") is True or (operator and "backward" in str(func))
+    if unsafe and any(_is_index(one) and level.owns(one) for one in (*args, *kwargs.values())):
+        raise BadInput(
+            f"{getattr(func, '__name__', func)} reads memory where numbers of a record say, and does not look whether "
+            "that is inside its tensors.",
+            fix="Call the function whose derivative it is, and leave unsafe=True out.",
+        )
 
 
 def _named(kwargs: dict[str, object]) -> dict[str, object]:
@@ -80,22 +107,41 @@ def _put_inside(
     return args, {**kwargs, name: inside}, outside
 
 
-class InRange(TorchFunctionMode):
+class _Looking(TorchFunctionMode):
+    """A mode in which torch looks at the indices of sparse tensors that it makes, also where it is asked not to."""
+
+    def __enter__(self) -> _Looking:
+        self.before = check_sparse_tensor_invariants.is_enabled()
+        check_sparse_tensor_invariants.enable()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)
+        if not self.before:
+            check_sparse_tensor_invariants.disable()
+
+    def looked(self, kwargs: Any) -> dict[str, Any]:
+        """Arguments by name, without the wish not to be looked at."""
+        return {**kwargs, "check_invariants": True} if "check_invariants" in (kwargs or {}) else kwargs or {}
+
+
+class InRange(_Looking):
     """A mode for made-up records outside a level: clamps their integers into the range of what they index."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
-        args, kwargs, _ = bounded(func, args, kwargs or {}, _EVERY)
+        args, kwargs, _ = bounded(func, args, self.looked(kwargs), _EVERY)
         return func(*args, **kwargs)
 
 
-class Inside(TorchFunctionMode):
+class Inside(_Looking):
     """A mode for a single record: an index out of range raises before the operation runs.
 
     Some operations do not check and read arbitrary memory (`ctc_loss`); on a GPU the process would end.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
-        kwargs = kwargs or {}
+        kwargs = self.looked(kwargs)
         outside = bounded(func, args, kwargs, ONE_RECORD)[2]
         if outside is not None and _any(outside):
             raise IndexError("An index is out of range.")
@@ -144,8 +190,7 @@ def _moved(index: Tensor, low: int, high: int, level: Level, allowed: int | None
     inside = index.clamp(low, high)
     if allowed is not None:
         inside = torch.where(index == allowed, index, inside)
-    off = (inside != index).flatten().any() if index.ndim else inside != index
-    return inside, level.all(off) if level.direct(off) else torch.zeros(level.batch, dtype=torch.bool)
+    return inside, level.marked(inside != index)
 
 
 def _subscript(
@@ -171,15 +216,31 @@ def _subscript(
     return (tensor, new, *args[2:]), kwargs, outside
 
 
+def _listed(
+    args: tuple[Any, ...], kwargs: dict[str, Any], level: Level
+) -> tuple[tuple[object, ...], dict[str, object], Tensor | None]:
+    """index_put: a subscript as a list, in which None stands for a whole axis."""
+    tensor, items = _given(args, _named(kwargs), 0, "input"), _given(args, kwargs, 1, "indices")
+    if not isinstance(tensor, Tensor) or not isinstance(items, tuple | list):
+        return args, kwargs, None
+    whole = tuple(slice(None) if item is None else item for item in items)
+    found, _, outside = _subscript((tensor, whole), {}, level)
+    if outside is None:
+        return args, kwargs, None
+    inside: Any = found[1]
+    new = type(items)(None if isinstance(item, slice) else item for item in inside)
+    return *exchanged(args, kwargs, 1, "indices", new), outside
+
+
 def _regions(
     args: tuple[Any, ...], kwargs: dict[str, Any], level: Level
 ) -> tuple[tuple[object, ...], dict[str, object], Tensor | None]:
     """Images and regions (n, 5): the image of a region is one of the record's own."""
     images, rois = _given(args, kwargs, 0, "input"), _given(args, kwargs, 1, "rois")
     inside = rois[:, :1].nan_to_num(nan=-1.0).clamp(0, len(images) - 1)
-    off, rois = (inside != rois[:, :1]).any(), torch.cat((inside, rois[:, 1:]), 1)
+    off, rois = inside != rois[:, :1], torch.cat((inside, rois[:, 1:]), 1)
     rest = {name: value for name, value in kwargs.items() if name not in ("input", "rois")}
-    outside = level.all(off) if level.direct(off) else torch.zeros(level.batch, dtype=torch.bool)
+    outside = level.marked(off)
     return (images, rois, *args[2:]), rest, outside
 
 
@@ -188,12 +249,6 @@ def _axes(item: object) -> int:
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
     return item.ndim if isinstance(item, Tensor) and item.dtype == torch.bool else 1
-
-
-def _given(
-    args: tuple[object, ...], kwargs: dict[str, object], position: int, name: str, default: object = None
-) -> Any:
-    return args[position] if position < len(args) else kwargs.get(name, default)
 
 
 def _rows_of(table: int, name: str) -> Place:
@@ -228,9 +283,9 @@ def _margins(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
 def _along(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     """gather, scatter, index_select: (tensor, dim, index, ...)."""
     tensor, dim = _given(args, kwargs, 0, "input"), _given(args, kwargs, 1, "dim")
-    if not isinstance(tensor, Tensor) or not isinstance(dim, int) or not tensor.ndim:
+    if not isinstance(tensor, Tensor) or not isinstance(dim, int):
         return None
-    return 2, "index", 0, tensor.shape[dim] - 1, None
+    return 2, "index", 0, (tensor.shape[dim] if tensor.ndim else 1) - 1, None
 
 
 def _taken_along(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
@@ -241,8 +296,26 @@ def _taken_along(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     return 1, "indices", -size if dim is not None else 0, size - 1, None
 
 
-def _taken(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return 1, "index", -args[0].numel(), args[0].numel() - 1, None
+def _taken(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    tensor = _given(args, kwargs, 0, "input")
+    return (1, "index", -tensor.numel(), tensor.numel() - 1, None) if isinstance(tensor, Tensor) else None
+
+
+def _unpooled(axes: int) -> Place:
+    """max_unpool: where every number is put, as a place in one channel of the result."""
+
+    def place(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+        values, kernel = _given(args, kwargs, 0, "input"), _given(args, kwargs, 2, "kernel_size")
+        stride, padding = _given(args, kwargs, 3, "stride"), _given(args, kwargs, 4, "padding", 0)
+        sides = (_ntuple(axes)(one) for one in (kernel, kernel if stride is None else stride, padding))
+        plain = [
+            (length - 1) * step + wide - 2 * pad
+            for length, wide, step, pad in zip(values.shape[-axes:], *sides, strict=True)
+        ]
+        shape = _given(args, kwargs, 5, "output_size")
+        return 1, "indices", 0, math.prod(plain if shape is None else shape[-axes:]) - 1, None
+
+    return place
 
 
 def _one_hot(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
@@ -274,7 +347,11 @@ _ALONG: tuple[object, ...] = (
     Tensor.scatter_, torch.scatter_add, Tensor.scatter_add, Tensor.scatter_add_, torch.scatter_reduce,
     Tensor.scatter_reduce, Tensor.scatter_reduce_, torch.index_add, Tensor.index_add, Tensor.index_add_,
     torch.index_fill, Tensor.index_fill, Tensor.index_fill_, torch.index_copy, Tensor.index_copy, Tensor.index_copy_,
+    torch.index_reduce, Tensor.index_reduce, Tensor.index_reduce_,
 )  # fmt: skip
 PLACES |= dict.fromkeys(_ALONG, _along)
 PLACES |= {torch.take_along_dim: _taken_along, Tensor.take_along_dim: _taken_along}
-PLACES |= {torch.take: _taken, Tensor.take: _taken}
+PLACES |= dict.fromkeys((torch.take, Tensor.take, torch.put, Tensor.put, Tensor.put_), _taken)
+PLACES |= {F.max_unpool1d: _unpooled(1), F.max_unpool2d: _unpooled(2), F.max_unpool3d: _unpooled(3)}
+MENDS |= {REGIONS: _regions, Tensor.__getitem__: _subscript, Tensor.__setitem__: _subscript}
+MENDS |= dict.fromkeys((torch.index_put, torch.index_put_, Tensor.index_put, Tensor.index_put_), _listed)

@@ -141,6 +141,20 @@ def masked_fill(level: Level, values: Tensor, mask: Tensor, value: float | Tenso
     return torch.masked_fill(values, mask, value)
 
 
+def extreme(function: Rule, of_all: Rule) -> Rule:
+    """The largest or smallest of all numbers: where several are, autograd shares the gradient among them.
+
+    Torch's `vmap` gives it to one of them, so it does where code of the user's calls it.
+    """
+
+    def rule(level: Level, values: Tensor, *args: object, **kwargs: object) -> Any:
+        if args or kwargs or not level.direct(values):
+            return function(values, *args, **kwargs)
+        return of_all(values, tuple(range(values.ndim)))
+
+    return rule
+
+
 def _same(level: Level, *tensors: Tensor | None) -> bool:
     """Whether these tensors are shared by all records."""
     return not any(tensor is not None and level.owns(tensor) for tensor in tensors)
@@ -160,6 +174,8 @@ _shared_table = trailing(F.embedding)
 ROWS[F.embedding] = embedding
 ROWS[torch.embedding] = plain_embedding
 ROWS[torch.addmm] = addmm
+ROWS[torch.max] = ROWS[Tensor.max] = extreme(torch.max, torch.amax)
+ROWS[torch.min] = ROWS[Tensor.min] = extreme(torch.min, torch.amin)
 ROWS[torch.masked_fill] = ROWS[Tensor.masked_fill] = masked_fill
 ROWS[F.cross_entropy] = cross_entropy
 ROWS[F.nll_loss] = nll_loss

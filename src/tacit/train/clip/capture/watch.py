@@ -47,9 +47,9 @@ from .errors import (
 from .functions import (
     DROPOUTS,
     FACTORIES,
+    as_known,
     gives_shape,
     in_place,
-    known,
     name_of,
     one_to_one,
     opened,
@@ -94,7 +94,7 @@ class Capture(TorchFunctionMode):
         self.failing: Tensor | None = None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
-        func, kwargs = known(func), kwargs or {}
+        func, args, kwargs = as_known(func, args, kwargs or {})
         tensors = list(flat(args, kwargs))
         used = [tensor for tensor in tensors if id(tensor) in self.sources]
         private = bool([tensor for tensor in tensors if self._own(tensor)])
@@ -217,6 +217,7 @@ class Capture(TorchFunctionMode):
         """Clamp the indices of records into range; a record with one out of range will contribute nothing."""
         args, kwargs, outside = bounded(func, args, kwargs, self.level)
         if outside is not None:
+            self.note((args, kwargs))
             self.broken.append(outside)
         return args, kwargs
 
@@ -249,8 +250,7 @@ class Capture(TorchFunctionMode):
         if any(map(self.level.owns, flat((result,), {}))) and not any(map(self.level.owns, flat(args, kwargs))):
             raise no_rule(func, self.names(used), "it draws random numbers of every record's own")
         parents = frozenset().union(*(self.sources[id(tensor)].parents for tensor in used))
-        same = one_to_one(func, args) and all(self.sources[id(tensor)].one_to_one for tensor in used)
-        same = same and len(used) == 1
+        same = len(used) == 1 and self.sources[id(used[0])].one_to_one and one_to_one(func, args)
         for place, tensor in enumerate(flat((result,), {})):
             if tensor.requires_grad and id(tensor) not in self.sources:
                 made = partial(_again, self.sources[id(used[0])], func, args, kwargs, place, tensor) if same else _same

@@ -245,6 +245,8 @@ def joined(record: Record, gradient: Tensor, batch: int) -> Found:
     axis = axis % (gradient.ndim - 1) + 1
     place = 0
     for part in parts:
+        if part.ndim - (id(part) in record.own) != gradient.ndim - 1:
+            continue  # an empty list, which torch lets stand beside tensors of any shape
         size = part.shape[axis if id(part) in record.own else axis - 1]
         if uses(record, part):
             yield part, Dense(gradient.narrow(axis, place, size))
