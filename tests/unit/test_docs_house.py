@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,18 @@ def test_a_citation_across_lines_is_seen_and_an_unknown_one_is_noticed():
     beyond = len(rules()) + 1
     assert cited("(soundness\n    rules 8 and 26)") == {8, 26}
     assert cited(f"soundness rule {beyond}") - set(rules()) == {beyond}
+
+
+def test_make_test_installs_every_extra_that_a_public_name_may_need():
+    """The reference imports all public names: without an extra of theirs, `make test` and `make docs` would stop."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+
+    def reached(extra):
+        named = [re.fullmatch(r"tacit\[(.*)\]", need) for need in extras[extra]]
+        return {extra}.union(*(reached(part) for found in named if found for part in found[1].split(",")))
+
+    assert reached("dev") >= set(extras) - {"dev", "docs", "oracles", "quickstart"}
+    assert reached("docs") >= {"all", "hf", "lightning"}
 
 
 @pytest.mark.parametrize("page", ["docs/architecture.md", "docs/recipes.md", "CONTRIBUTING.md"])
