@@ -56,6 +56,23 @@ def test_every_verb_has_help_and_json(tacit, verb):
     assert "--json" in out
 
 
+@pytest.mark.parametrize("given", [["--help"], ["epsilon", "--noise-multiplier", "1", "--delta", "1e-5"]])
+def test_output_that_nobody_reads_is_no_refutation(given, tmp_path):
+    """`tacit bracket ... | head`, in a shell with pipefail: status 1 would say that a claim is refuted."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "tacit", *given],
+        cwd=tmp_path,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 def test_help_imports_no_verb():
     """numpy alone would cost more than the page; the verbs come when they are used."""
     code = "import sys, tacit.cli\nsys.argv = ['tacit', '--help']\ntry:\n    tacit.cli.main()\nfinally:\n"

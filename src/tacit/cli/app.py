@@ -85,7 +85,7 @@ DESCRIBE = (
     "reach the model), earlier_releases."
 )
 AGAIN = "Where DIR holds a finished run, use the next free name: DIR-2 and so on."
-DONE, REFUTED, BAD_INPUT, NO_ANSWER, STOPPED = 0, 1, 2, 3, 130
+DONE, REFUTED, BAD_INPUT, NO_ANSWER, STOPPED, UNREAD = 0, 1, 2, 3, 130, 141
 STATUS_OF_VERDICT = {
     "consistent": DONE,
     "no claim": DONE,
@@ -359,9 +359,8 @@ def main() -> None:
         status = leave.exit_code
     except (typer.Abort, KeyboardInterrupt):
         status = STOPPED
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
+    except SystemExit as leave:  # typer's status for a pipe that nobody reads is 1, which would say: refuted
+        sys.exit(UNREAD if leave.code == 1 else leave.code)
     if status == STOPPED:  # typer has made a status of the interrupt, as a rule
         note("\ntacit: stopped." if sys.stderr.isatty() else "tacit: stopped.")
     sys.exit(status or DONE)
