@@ -291,6 +291,8 @@ GUARDS: dict[str, Without] = {
         f"{CLIP}/isolation/memory.py", "drawing.__setstate__((state, origin))", "drawing.state = state"),
     "a cache tells the first record from others": Without(
         f"{CLIP}/isolation/surroundings.py", "seed, InForce()\n        self._empty_caches()\n", "seed, InForce()\n"),
+    "a parameter stands where no rule looks": Without(
+        f"{CLIP}/rules/operators.py", "if {id(tensor) for tensor, _ in found} == used:", "if True:"),
     "a fleet's record points beyond a table": Without(
         f"{FLEET}/vmap_guard.py", "args, kwargs, off = bounded(func, args, kwargs, ONE_RECORD)", "off = None"),
     "a fleet's label names no output": Without(

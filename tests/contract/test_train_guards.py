@@ -249,6 +249,8 @@ GUARDS: list[tuple[str, str, str, str]] = [
      "unit/test_train_put_back.py", "test_every_record_is_given_the_same_children_of_a_generator"),
     ("a cache tells the first record from others", f"{TRAIN}.isolation.surroundings:Surroundings._empty_caches",
      "unit/test_train_put_back.py", "test_the_first_record_too_meets_empty_caches"),
+    ("a parameter stands where no rule looks", f"{TRAIN}.rules.operators:by_rule",
+     "unit/test_train_operators.py", "test_a_parameter_may_stand_where_data_usually_do"),
     ("a fleet's record points beyond a table", "tacit.fleet.vmap_guard:Apart.__torch_function__",
      "unit/test_fleet_total.py", "test_an_odd_record_gives_nothing_and_touches_nobody"),
     ("a fleet's label names no output", "tacit.fleet.stack:unknown",

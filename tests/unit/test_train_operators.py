@@ -21,6 +21,7 @@ from tacit.train.clip.capture.level import Level
 from tacit.train.clip.capture.ranges import InRange, Inside
 from tacit.train.clip.capture.watch import Capture
 from tacit.train.clip.rounding import ROUNDING
+from tacit.train.clip.rules.operators import RULES
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 WIDTH, LENGTH, CLASSES, ROWS = 4, 5, 3, 6
@@ -287,10 +288,39 @@ def test_gradients_of_outputs_are_held_while_terms_are_known_by_their_identity(m
         known.append(id(gradient))
         yield from ()
 
-    monkeypatch.setitem(sums.RULES, torch.sin, rule)
+    monkeypatch.setitem(RULES, torch.sin, rule)
     capture = Capture({}, Level(2))
     one = torch.ones(2, 3)
     many = [Record(torch.sin, (), {}, one, (), frozenset(), 0, lambda tensor: tensor.clone(), ())] * 20
     capture.records.extend(many)
     sums._by_source(capture, [one] * 20, 2)
     assert len(set(known)) == 20
+
+
+PLACED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "linear": lambda p, row: F.linear(p, row, row[:, 0]), "linear, twice": lambda p, row: F.linear(p[0], row, p[0]),
+    "layer norm": lambda p, row: F.layer_norm(p, (WIDTH,), row[0], row[1]),
+    "rms norm": lambda p, row: F.rms_norm(p, (WIDTH,), row[0]),
+    "group norm": lambda p, row: F.group_norm(p[None], 2, row[0], row[1]),
+    "instance norm": lambda p, row: F.instance_norm(p[None], weight=row[0], bias=row[1]),
+    "convolution": lambda p, row: F.conv1d(p[None], row[None, :, :3]),
+    "transposed convolution": lambda p, row: F.conv_transpose1d(p[None], row[:, None]),
+    "where, twice": lambda p, row: torch.where(row > 0, p, p) * row,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLACED)
+def test_a_parameter_may_stand_where_data_usually_do(name: str) -> None:
+    """The rules of these functions look for parameters in other places, and gave this one no gradient there."""
+    weights = torch.linspace(-1, 2, 16)
+
+    def use(m: Any, x: Tensor) -> Tensor:
+        every = [PLACED[name](m.start, row).flatten().sin() for row in x]
+        return torch.stack([(one * weights[: len(one)]).sum() for one in every])[:, None] * m.last(x[:, 0])
+
+    model = Net(use)
+    model.start = nn.Parameter(torch.randn(4, WIDTH, generator=torch.Generator().manual_seed(3)))
+    generator = torch.Generator().manual_seed(4)
+    batch, clip = (torch.randn(ROWS, 4, WIDTH, generator=generator), torch.arange(ROWS) % CLASSES), clipper(model)
+    assert clip.structure(batch).together, clip.alone_because
+    torch.testing.assert_close(total(clip, batch), by_a_loop(model, batch, C), rtol=1e-4, atol=1e-6)

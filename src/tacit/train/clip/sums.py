@@ -28,7 +28,7 @@ from .capture.nested import nested, watching
 from .capture.watch import Capture
 from .recompute.hooks import checkpointed
 from .rounding import LARGE, PRODUCTS, ROUND, borne, needs_float64
-from .rules.operators import RULES, fallback
+from .rules.operators import by_rule
 from .rules.outer import Memo
 from .rules.terms import Dense, Term, Viewed, housed, join, norm2, pulled, sized, slack2, sway2, weighted
 from .tree import mapped
@@ -270,11 +270,10 @@ def _by_source(capture: Capture, gradients: Iterable[Tensor | None], batch: int)
     for record, gradient in zip(capture.records, gradients, strict=True):
         if gradient is None:
             continue
-        rule = RULES.get(record.function, fallback)
         shown.append(record.first(gradient))
         try:
             with watching(capture):
-                for tensor, term in rule(record, shown[-1], batch):
+                for tensor, term in by_rule(record, shown[-1], batch):
                     found.setdefault(id(tensor), []).append(term)
         except (BadInput, RuntimeError, ValueError) as error:
             raise no_rule(record.function, capture.names(record.used), _reason(error)) from error

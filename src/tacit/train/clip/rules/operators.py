@@ -76,6 +76,20 @@ def reduced(values: Tensor, shape: torch.Size) -> Tensor:
     return values.reshape(values.shape[0], *shape)
 
 
+def by_rule(record: Record, gradient: Tensor, batch: int) -> list[tuple[Tensor, Term]]:
+    """The terms of an operation by its rule, or by `fallback` where a parameter stands where no rule looks for one.
+
+    A rule gives one term for each place that it knows. If these are not the places where parameters are, some part of
+    a gradient would be missing.
+    """
+    used = {id(tensor) for tensor in record.used}
+    if record.function in RULES and len(used) == len(record.used):
+        found = list(RULES[record.function](record, gradient, batch))
+        if {id(tensor) for tensor, _ in found} == used:
+            return found
+    return list(fallback(record, gradient, batch))
+
+
 @rule(F.linear)
 def linear(record: Record, gradient: Tensor, batch: int) -> Found:
     """y = x W^T + b: G = sum_t g_t x_t^T, and sum_t g_t for the bias."""
