@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from ..core import check
 from ..core.errors import BadInput
+from ..core.global_randomness import turn
 from ..core.observations import Observations
 from ..core.randomness import Source, source
 from ..loss import Plan
@@ -298,7 +299,7 @@ def _gradients(models: Stack, batch: Batch, clip_norm: float | None, most: int =
 
 
 def _make(make_model: Callable[[], nn.Module], seed: int) -> nn.Module:
-    with torch.random.fork_rng(devices=devices_in_use()):
+    with turn(), torch.random.fork_rng(devices=devices_in_use()):
         if torch.cuda.is_available():
             torch.manual_seed(seed)
         else:  # the same numbers; seeding devices that are not there takes longer than making a small model

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..core.global_randomness import turn
 from ..train.clip.capture.coins import devices_in_use
 from .fleet import Fleet
 
@@ -63,7 +64,7 @@ def template(fleet: Fleet) -> nn.Module:
     """One untrained model of the fleet."""
     if isinstance(fleet.start, nn.Module):
         return fleet.start
-    with torch.random.fork_rng(devices=devices_in_use()):
+    with turn(), torch.random.fork_rng(devices=devices_in_use()):
         torch.manual_seed(0)
         return fleet.start()
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..core import BadInput
+from ..core.global_randomness import turn
 
 PLAIN = {kind.forward for kind in (_BatchNorm, nn.SyncBatchNorm)}
 """Forward functions that normalise and do nothing else."""
@@ -130,7 +131,7 @@ def _only_modules_follow(layer: _BatchNorm) -> bool:
     A copy of the layer with random parameters and statistics is run in training and in eval mode.
     """
     twin = copy.deepcopy(layer).float().cpu()
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with turn(), torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         x = 2 * torch.randn(3, layer.num_features, *_space(layer)) - 0.5
         for value in (*twin.parameters(recurse=False), *twin.buffers(recurse=False)):

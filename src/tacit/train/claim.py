@@ -69,6 +69,8 @@ def evidence(step: PrivateStep, delta: float) -> Evidence:
     if _alone(step):
         not_covered = (*not_covered, UNCOVERED)
     not_covered = (*not_covered, *step.course.not_covered)
+    if step.read_off_data:
+        not_covered = (*not_covered, step.read_off_data)
     return Evidence(
         subject="DP-SGD training run",
         claim=Claim(plan.bound(delta), plan.event),

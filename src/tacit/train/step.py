@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from torch import nn
 
 from ..core import BadInput, Bound, Charger, Evidence, SlowWarning, Source, source
+from ..core.global_randomness import turn
 from ..loss import Adaptive, Plan
 from .batch_norm import Frozen
 from .claim import claimed_delta, evidence, warn_delta
@@ -252,7 +253,7 @@ class PrivateStep:
 
     def __call__(self, batch: Batch) -> StepInfo:
         """Clip, add up, add noise once, divide by the public expected batch, and let the optimizer step."""
-        with self.course.alone():  # also while the optimizer steps: a state saved then would hold half of its step
+        with self.course.alone(), turn():  # a state saved while the optimizer steps would hold half of its step
             info = self._gradients(batch)
             self.optimizer.step()
             if self.project is not None:
@@ -265,7 +266,7 @@ class PrivateStep:
 
         On a GPU the next step may reuse the memory of these gradients: copy those that you keep, on the same stream.
         """
-        with self.course.alone():
+        with self.course.alone(), turn():
             return self._gradients(batch)
 
     def _gradients(self, batch: Batch) -> StepInfo:
@@ -375,9 +376,7 @@ class PrivateStep:
     def evidence(self, delta: float) -> Evidence:
         """The claim with its event, where the noise came from, and what the proof does not cover."""
         self.course.end(self)
-        found = evidence(self, delta)
-        read = (self.read_off_data,) if self.read_off_data else ()
-        return found.with_(not_covered=(*found.not_covered, *read))
+        return evidence(self, delta)
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in SETTLED and name in vars(self):

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from .. import __version__
 from ..core import BadInput, TacitError
+from ..core.global_randomness import turn
 from .descriptions import described, hashed, model_term
 from .sample.collate import Collate, record
 from .sample.columns import Constant, Rows
@@ -91,6 +92,7 @@ def versions() -> Terms:
     }
 
 
+@turn()
 def data_term(
     data: object, users: ArrayLike | None, most: int | None, key: bytes, collate: Collate | None = None
 ) -> tuple[str, TacitError | None]:
@@ -159,13 +161,13 @@ def _update_some(code: hmac.HMAC, records: object, count: int, key: bytes, colla
 @contextlib.contextmanager
 def _drawing() -> Iterator[None]:
     """Restore the usual random generators afterwards."""
-    kept, own = random.getstate(), np.random.get_state()  # noqa: NPY002
-    try:
-        with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]):
+        kept, own = random.getstate(), np.random.get_state()  # noqa: NPY002
+        try:
             yield
-    finally:
-        random.setstate(kept)
-        np.random.set_state(own)  # noqa: NPY002
+        finally:
+            random.setstate(kept)
+            np.random.set_state(own)  # noqa: NPY002
 
 
 def _read_record(records: Any, place: int, key: bytes, collate: Collate | None) -> str:

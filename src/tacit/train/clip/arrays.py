@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._C import _functorch as C
 
+from ...core.global_randomness import turn
 from .rounding import COARSE, LONGER, SHORT
 
 ALIGNED = 8
@@ -191,7 +192,16 @@ def full_float32() -> AbstractContextManager[None]:
 
 @contextmanager
 def float32_products(*, tf32: bool) -> Iterator[None]:
-    """Multiply and convolve float32 with TF32, or without, whatever was set before."""
+    """Multiply and convolve float32 with TF32, or without, whatever was set before.
+
+    These settings hold for the whole process, so other threads that change them wait.
+    """
+    with turn(), _set_products(tf32):
+        yield
+
+
+@contextmanager
+def _set_products(tf32: bool) -> Iterator[None]:
     try:
         before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     except RuntimeError:  # the newer settings are in use, and torch does not translate them

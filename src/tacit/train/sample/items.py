@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ...core import BadInput
+from ...core.global_randomness import turn
 from ..clip.capture.coins import seed_wholly
 from ..clip.tree import mapped
 from .collate import FIX, Buckets, Collate, Description, describe, fitted, pattern_of, record, stacked
@@ -102,6 +103,7 @@ def _cut(shape: tuple[int, ...], tensor: Tensor) -> Tensor:
     return tensor.unflatten(0, shape)
 
 
+@turn()
 def reader(data: Any, count: int, collate: Collate | None) -> Reader:
     """Inspect some records, spread over the data, and take the form that most of them have."""
     buckets = collate if isinstance(collate, Buckets) else None

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ....core import BadInput, TacitError
+from ....core.global_randomness import turn
 from ..alone import alone
 from ..tree import mapped
 from .coins import seed_torch, seeded
@@ -80,9 +81,12 @@ def made_up(batch: object, count: int, seed: int = 0, high: int = 2) -> Any:
 
 @contextmanager
 def same_random(seed: int = 0) -> Iterator[None]:
-    """Make a model draw the same random numbers each time, and restore the ambient state afterwards."""
+    """Make a model draw the same random numbers each time, and restore the ambient state afterwards.
+
+    Meanwhile no other thread takes a step: its records would be given these numbers, which are public.
+    """
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices=devices), seeded(_SEED + seed):
+    with turn(), torch.random.fork_rng(devices=devices), seeded(_SEED + seed):
         seed_torch(_SEED + seed)
         yield
 
