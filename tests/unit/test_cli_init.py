@@ -111,3 +111,28 @@ def test_a_disk_that_is_full_between_the_two_files_leaves_neither(tacit_, monkey
     assert status == 3
     assert "the disk is full" in err
     assert [path.name for path in Path().iterdir()] == ["people.csv"]
+
+
+def test_what_it_says_of_odd_columns_can_be_followed(tacit_):
+    """Names with spaces, commas and a full stop; dates with a range of numbers; a quantity as the label."""
+    header = '"Pat Nr.","Age (years)","BMI, kg",seen,notes,ill\n'
+    notes = ["pain in the knee", "none at all today", "see the last letter"]
+    rows = [
+        f"{1000 + k},{k % 60},{k % 7},{k % 28 + 1:02}.01.2020,{notes[k % 3]} {k},{'ny'[k % 2]}\n" for k in range(300)
+    ]
+    Path("odd.csv").write_text(header + "".join(rows))
+    options = ("--range", "seen=2019,2024")
+    status, out, err = tacit_("init", "odd.csv", "--label", "ill", *options)
+    out, err = " ".join(out.split()), " ".join(err.split())
+    assert status == 0
+    assert "--range 'Pat Nr.=LO,HI'." in err
+    assert "Left out: 'Pat Nr.'." in out
+    assert "notes feature text none is needed" in out
+    assert "They are dates: give the range as two dates" in err
+    _, _, err = tacit_("init", "odd.csv")
+    assert "one of: 'Pat Nr.', Age (years), 'BMI, kg', seen, notes, ill." in " ".join(err.split())
+    _, _, err = tacit_("init", "odd.csv", "--label", "ill", "--range", "Age (years)=0")
+    assert "For example --range 'Age (years)=0,120'." in " ".join(err.split())
+    status, _, err = tacit_("init", "odd.csv", "--label", "Age (years)", "--out", "other")
+    assert status == 0
+    assert "The label 'Age (years)' has 60 classes, one for each number." in " ".join(err.split())

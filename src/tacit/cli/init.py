@@ -46,7 +46,7 @@ def init(
     """Describe a table: write a schema and a run file that works at once."""
     from ..data.inference import hints
     from ..study.run_file import described_by
-    from ..study.table_setup import asked_for, described, facts_of, write
+    from ..study.table_setup import asked_for, described, facts_of, option, write
 
     asked = sys.stdin.isatty() and terminal().isatty()
     given = facts_of(label, unit, group or (), range or (), words or (), drop or (), decimal)
@@ -57,7 +57,7 @@ def init(
     for name in set(facts.drop) - set(given.drop):
         note(
             f"Column {name!r} is left out: nearly every record has a value of its own, so it seems to name records. "
-            f"If it is a quantity, keep it by its public range: --range {name}=LO,HI."
+            f"If it is a quantity, keep it by its public range: {option('range', name, 'LO,HI')}."
         )
     for name in _left(schema, found):
         if name not in facts.drop:
@@ -84,7 +84,7 @@ def _table(schema: Schema) -> list[str]:
     """A line for every column of the data: its role, its kind, its range or words, and where these come from."""
     rows = [
         (column.name, _role(schema, column.name), column.kind, schema.held(column),
-         "given" if column.public else "read off the data")
+         "none is needed" if column.kind == "text" else "given" if column.public else "read off the data")
         for column in schema.columns
     ]  # fmt: skip
     rows += [] if schema.unit is None else [(schema.unit, "unit", "", "says whose record a row is", "")]
@@ -96,8 +96,10 @@ def _rows(schema: Schema, files: tuple[Path, Path]) -> list[tuple[str, str]]:
 
 
 def _lines(schema: Schema, found: Table, run: Path) -> list[str]:
+    from ..data.frames import named
+
     left = _left(schema, found)
-    lines = [f"Left out: {', '.join(left)}."] if left else []
+    lines = [f"Left out: {named(left)}."] if left else []
     if schema.unit is None:
         lines.append("Every row counts as another person. If a person has several, name the column: --unit COL.")
     if schema.derived:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -42,8 +43,8 @@ class Table:
 
 
 def named(columns: Iterable[str], most: int = 30) -> str:
-    """Names in one line, cut where there are many."""
-    names = list(columns)
+    """Names in one line, cut where there are many. One that holds a comma, or ends in a sign, stands in quotes."""
+    names = [name if re.fullmatch(r"[^,]*[\w)]", name) else repr(name) for name in columns]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 

@@ -83,6 +83,13 @@ def identifiers(found: Table, schema: Schema) -> list[str]:
 def hints(found: Table, schema: Schema) -> list[str]:
     """What the owner of a table should know of its schema before anything is trained, in sentences."""
     lines = [line for column in schema.columns for line in _column_hints(found[column.name], column)]
+    if schema.label is not None and not schema[schema.label].public:
+        words = found[schema.label].as_words()[1]
+        if len(words) > FEW and all(text.lstrip("-").isdigit() for text in words):
+            lines.append(
+                f"The label {schema.label!r} has {len(words)} classes, one for each number. If it is a quantity, make "
+                "classes of ranges first, such as low and high."
+            )
     if schema.label is not None and (lost := int((labelled(schema, found) < 0).sum())):
         lines.append(f"{lost} of {found.rows} records have no label among its words, and will be left out.")
     return lines
@@ -119,7 +126,8 @@ def _misfit(values: Values, column: Column) -> str:
     read = values.written_with(column.decimal).as_amounts() if column.kind == "number" else values.as_days()
     strange, (low, high) = held - int(np.isfinite(read).sum()), column.limits
     if said := _most(held, strange, column.name, f"are no {column.kind}s, and count as missing"):
-        return said
+        dated = column.kind == "number" and int(np.isfinite(values.as_days()).sum()) > SHARE * held
+        return f"{said} They are dates: give the range as two dates, 1990-01-01,2030-12-31." if dated else said
     outside = int(((read < low) | (read > high)).sum())
     return _most(held, outside, column.name, "lie outside of the given range, and are clipped")
 
@@ -171,7 +179,8 @@ def _check_label(label: str, found: Table, columns: Sequence[Column]) -> None:
     if known is not None and known.public and not set(known.words or ()) & set(found[label].as_words()[1]):
         raise BadInput(f"No record has one of the words that were given for the label {label!r}.")
     if known is None or len(known.words or ()) < 2:
-        raise BadInput(f"The label {label!r} holds one value only: there is nothing to predict.")
+        values = "one value only" if found[label].as_words()[1] else "no value"
+        raise BadInput(f"The label {label!r} holds {values}: there is nothing to predict.")
     numbers = found[label].as_numbers()
     numbers = np.unique(numbers[np.isfinite(numbers)])
     if not known.public and len(numbers) > 2 and bool((numbers != np.floor(numbers)).any()):

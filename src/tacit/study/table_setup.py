@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from ..core import BadInput
 from ..core.files import unwritten, written
 from ..data import Schema, Table, columns_of, infer
 from ..data.decimal_marks import MARKS
+from ..data.frames import named
 from ..data.inference import identifiers
 from ..data.schema import Limit
 from ..data.values import days, parsed
@@ -56,7 +58,7 @@ def described(path: Path, facts: Facts, ask: Ask | None = None) -> tuple[Schema,
     if facts.label is None:
         raise BadInput(
             "The column to be predicted is not named.",
-            fix=f"Give --label COLUMN, one of: {', '.join(list(table.columns)[:30])}.",
+            fix=f"Give --label COLUMN, one of: {named(table.columns)}.",
         )
     schema = _inferred(table, facts)
     names = tuple(name for name in identifiers(table, schema) if name not in (*facts.ranges, *facts.words))
@@ -83,7 +85,7 @@ kind = "linear"                   # or "mlp"; or make = "your_module:make_model"
 
 [plan]
 epsilon = {EPSILON:g}                       # the promise: at most this much privacy loss for anybody in the table
-delta = {delta:.0e}                     # with this probability of a miss: well below one in the number of records
+delta = {delta:.0e}                     # but for this chance that the promise fails: far below 1 / number of records
 {line}rate = {RATE:g}                        # {HOW[descent]}
 {line}steps = {STEPS}
 
@@ -152,6 +154,11 @@ def _inferred(table: Table, facts: Facts) -> Schema:
     )
 
 
+def option(name: str, column: str, value: str) -> str:
+    """An option as one types it in a shell, where a column's name may hold spaces and brackets."""
+    return f"--{name} {shlex.quote(f'{column}={value}')}"
+
+
 def _each(option: str, items: Sequence[str], example: str) -> dict[str, str]:
     """What an option says of each column; a column is named once."""
     found: dict[str, str] = {}
@@ -168,14 +175,16 @@ def _each(option: str, items: Sequence[str], example: str) -> dict[str, str]:
 def _range(name: str, text: str) -> tuple[Limit, Limit]:
     ends = [end.strip() for end in text.split(",")]
     if len(ends) != 2:
-        raise BadInput(f"The range of {name!r} must be two values.", fix=f"For example --range {name}=0,120.")
+        raise BadInput(
+            f"The range of {name!r} must be two values.", fix=f"For example {option('range', name, '0,120')}."
+        )
     numbers = [parsed(end) for end in ends]
     if not any(map(math.isnan, numbers)):
         return numbers[0], numbers[1]
     if any(math.isnan(days(end)) for end in ends):
         raise BadInput(
             f"The range of {name!r} must be two numbers or two dates.",
-            fix=f"For example --range {name}=0,120 or --range {name}=1990-01-01,2030-12-31.",
+            fix=f"For example {option('range', name, '0,120')} or {option('range', name, '1990-01-01,2030-12-31')}.",
         )
     return ends[0], ends[1]
 
