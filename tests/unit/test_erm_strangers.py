@@ -1,9 +1,12 @@
 """What strangers did with private estimators: models that travel, masks, searches of whole fits, settings far out."""
 
 import copy
+import datetime
 import pickle
 
 import numpy as np
+import pandas
+import pyarrow
 import pytest
 
 pytest.importorskip("sklearn")
@@ -18,6 +21,7 @@ from tacit.erm import (
     PrivateLogisticRegression,
     PrivateStandardScaler,
 )
+from tacit.erm.rows import answers, places
 from tacit.events import Gaussian
 from tacit.mechanism import Account
 
@@ -165,3 +169,16 @@ def test_warnings_point_at_the_line_that_fits():
     with pytest.warns(tacit.PrivacyWarning) as told:
         PrivateGaussianNB(1.0, 0.5).fit(X, Y)
     assert {line.filename for line in told} == {__file__}
+
+
+@pytest.mark.parametrize("far", [2**62, -(2**62), 10**15])
+def test_a_time_that_python_does_not_have_is_no_number_and_no_label(far):
+    times = pyarrow.array([86_400_000, 172_800_000] * 20 + [far], pyarrow.int64()).view(pyarrow.date64())
+    column = pandas.Series(pandas.arrays.ArrowExtensionArray(times))
+    frame = pandas.DataFrame({"a": np.arange(41.0), "d": column})
+    model = PrivateLogisticRegression(1.0, 1e-5, classes=[0, 1], norm_bound=50.0, random_state=1)
+    with pytest.warns(UserWarning, match="not of a number type"):
+        found = model.fit(frame, np.arange(41) % 2)
+    assert found.coef_.shape == (1, 2)
+    days = [datetime.date(1970, 1, 2), datetime.date(1970, 1, 3)]
+    assert places(answers(column), answers(days)).tolist() == [0, 1] * 20 + [-1]

@@ -23,6 +23,7 @@ from tacit.events import Laplace
 from tacit.ledger import Ledger
 from tacit.mechanism import aggregation
 from tacit.mechanism.choices import Distances
+from tacit.mechanism.columns import items_of
 from tacit.mechanism.inputs import clamped, float_of, numbers, off_grid, on_grid, records, step_of
 from tacit.mechanism.numeric import Grid
 
@@ -404,6 +405,44 @@ def test_a_lazy_frame_is_refused_and_a_missing_time_is_no_number():
     with pytest.raises(BadInput, match="lazy frame"):
         mechanism.laplace(polars.LazyFrame({"n": [500]}), sensitivity=1, epsilon=1.0, rng=1)
     assert mechanism.laplace(pandas.NaT, sensitivity=1, epsilon=1e4, rng=1).value == pytest.approx(0, abs=0.01)
+
+
+def far(kind, value):
+    """A column of times, the last of which Python has no object for where `value` is large."""
+    held = pyarrow.array([0, 86_400_000, value], pyarrow.int64()).view(kind)
+    return [held, pyarrow.chunked_array([held]), pandas.Series(pandas.arrays.ArrowExtensionArray(held))]
+
+
+DATES = pyarrow.array([1, 2, 2**31 - 1], pyarrow.int32()).cast(pyarrow.date32())
+FAR = [
+    DATES,
+    polars.Series([1, 2, -(10**6)], dtype=polars.Int32).cast(polars.Date),
+    polars.Series([1, 2, 2**62]).cast(polars.Datetime("ms")),
+    polars.Series([1, 2, 2**62]).cast(polars.Datetime("us", "Asia/Kolkata")),
+    polars.Series([1, 2, 2**62]).cast(polars.Duration("ms")),
+    *far(pyarrow.timestamp("s"), 2**62),
+    *far(pyarrow.timestamp("us", "Asia/Kolkata"), -(2**62)),
+    *far(pyarrow.duration("s"), 2**62),
+    *far(pyarrow.date64(), 2**62),
+]
+
+
+@pytest.mark.parametrize("column", FAR, ids=range(len(FAR)))
+def test_a_time_that_python_does_not_have_is_nobodys_and_no_panic(column, capfd):
+    """A library raises at such a time, polars with a panic on the terminal: both tell of one person."""
+    *known, last = items_of(column)
+    assert last is None
+    assert None not in known
+    answer = mechanism.randomized_response(column, categories=known, epsilon=30.0, rng=1)
+    assert answer.value.shape == (2,)
+    mechanism.median(column, bounds=(0, 1), epsilon=1.0, rng=1)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_list_of_times_that_python_does_not_have_is_nobodys(capfd):
+    times = polars.Series([1, 2, 2**62]).cast(polars.Datetime("ms")).implode()
+    assert items_of(times) == [None]
+    assert capfd.readouterr().err == ""
 
 
 def test_lengths_of_time_are_no_whole_numbers():

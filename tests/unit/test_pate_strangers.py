@@ -3,6 +3,8 @@
 import functools
 
 import numpy as np
+import polars
+import pyarrow
 import pytest
 import torch
 from scipy import sparse
@@ -25,6 +27,7 @@ from tacit.pate import (
 from tacit.pate.design import designed
 from tacit.pate.records import distinct, places
 from tacit.pate.release import releasing
+from tacit.pate.shards import shards
 from tacit.pate.smooth import Cost
 from tacit.pate.teachers import train
 from tacit.pate.trying import KEEPS_NOTHING, assumed, tried
@@ -388,3 +391,12 @@ def test_settings_of_a_network_are_checked_at_once(more):
         Network(normed, **more)
     with pytest.raises(tacit.BadInput):
         FixMatch(normed, ratio=0)
+
+
+@pytest.mark.parametrize("column", [lambda days: days, lambda days: pyarrow.array(days.to_list())])
+def test_a_label_or_an_id_that_python_does_not_have_is_nobodys(column):
+    known = polars.Series([1, 2], dtype=polars.Int32).cast(polars.Date)
+    far = polars.Series([1, 2, -(10**6)], dtype=polars.Int32).cast(polars.Date)
+    assert places(far, distinct(known.to_list())).tolist() == [0, 1, -1]
+    assert shards(3, 2, users=far, rng=source(1))[2] == -1
+    assert places(column(known), distinct(known.to_list())).tolist() == [0, 1]

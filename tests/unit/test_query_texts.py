@@ -195,3 +195,21 @@ def test_a_seed_gives_each_key_the_same_noise_in_any_order(monkeypatch):
     for name, again in released().items():
         assert 2 < len(again) < 33
         assert again.equals(plain[name]), name
+
+
+@pytest.mark.parametrize("odd", [b"1", True, 1.5, pandas.Timestamp(0), pandas.Timedelta(1), "x"])
+@pytest.mark.parametrize("usual", [["a", "b"], [b"a", b"b"], [1, 2], [True, False], [pandas.Timedelta(1), "b"]])
+def test_one_persons_category_changes_no_other_persons_word(usual, odd):
+    """Arrow chooses one type for all categories of pandas: of "a" beside b"1" it makes b"a"."""
+    words = [
+        exactly(Table(pandas.DataFrame({"c": pandas.Categorical(values)}), unit="row").group_by("c").count())
+        for values in (usual * 3, [*usual * 3, odd])
+    ]
+    assert sum(words[1].values()) == 7
+    assert set(words[0]) <= set(words[1])
+
+
+def test_a_dictionary_of_dates_beyond_pythons_is_read():
+    dates = pyarrow.array([1, 2, 2**31 - 1], pyarrow.int32()).cast(pyarrow.date32()).dictionary_encode()
+    table = Table(pyarrow.table({"d": dates}), unit="row")
+    assert exactly(table.group_by("d").count()) == {"1970-01-02": 1, "1970-01-03": 1}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..core import BadInput
 from ..core.arrays import Array
+from ..mechanism.columns import array_of_column, holds_times, items_of, parts_of
 
 Floats = NDArray[np.float64]
 NUMERIC = "biuf"
@@ -138,6 +139,7 @@ def answers(y: object, *, guess: bool = False) -> Array:
     from sklearn.utils.validation import column_or_1d
 
     _real(y)
+    y = items_of(y) if holds_times(y) else y
     if isinstance(y, np.ma.MaskedArray):
         y = _unmasked(y) if y.dtype.kind in NUMERIC else y.ravel().tolist()
     if guess or not isinstance(y, list | tuple):
@@ -176,6 +178,8 @@ def _place(known: dict[object, int], label: object) -> int:
 
 def _array(x: object) -> NDArray[np.generic]:
     """What a list or a frame is as an array; of objects where its entries are not all numbers."""
+    if hasattr(x, "columns") and any(map(holds_times, parts_of(x))):
+        return array_of_column(x, filled=False).astype(object)
     for kind in (None, object):
         try:
             found = np.asarray(x, dtype=kind)

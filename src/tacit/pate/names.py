@@ -13,6 +13,7 @@ import numpy as np
 
 from ..core import BadInput
 from ..core.arrays import Array
+from ..mechanism.columns import is_column, items_of
 
 NUMBERS = "biuf"
 
@@ -35,10 +36,9 @@ def column(values: object) -> Array:
 
 
 def _listed(values: Any) -> list[Any]:
-    for way in ("tolist", "to_list", "to_pylist"):
-        if callable(listed := getattr(values, way, None)):
-            return list(listed())
-    return list(values)
+    if is_column(values):
+        return items_of(values)
+    return list(values.tolist() if callable(getattr(values, "tolist", None)) else values)
 
 
 def name(value: Any, *, numeric: bool = False) -> str | None:

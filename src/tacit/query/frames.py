@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.errors import BadInput
 from ..data.frames import narwhals
+from ..mechanism.columns import items_of
 
 EXACT = 2.0**53
 MISSING = ("NAType", "NaTType")
@@ -20,28 +21,40 @@ def arrow_of(series: Any) -> Any:
 
     kind = series.dtype
     if kind == narwhals().Object:
-        return texts(series.to_list())
+        return texts(items_of(series))
+    if hasattr(getattr(series.to_native(), "cat", None), "codes"):
+        return _categories(series.to_native().cat)
     if kind in (narwhals().Categorical, narwhals().Enum, narwhals().String):
         try:
             found = series.to_arrow()
         except (
             Exception
         ):  # a text that is not Unicode, or categories of several types: libraries differ in what they say
-            return texts(series.to_list())
+            return texts(items_of(series))
     else:
         found = _read(series)
     found = found.combine_chunks() if isinstance(found, pyarrow.ChunkedArray) else found
     if isinstance(found.type, pyarrow.BaseExtensionType):  # periods, intervals and whatever libraries add
-        return texts(series.to_list())
+        return texts(items_of(series))
     if pyarrow.types.is_dictionary(found.type):
         found = found.dictionary_decode()
         # one missing number makes pandas write all categories with a point: they are written as numbers are
-        return _unicode(found) if _is_text(found.type) else texts(found.to_pylist())
+        return _unicode(found) if _is_text(found.type) else texts(items_of(found))
     if _is_text(found.type):
         return _unicode(found)
     if pyarrow.types.is_timestamp(found.type) and found.type.tz is not None and found.type.unit in MICROSECONDS:
         return _in_microseconds(found)
     return found.cast(pyarrow.float32()) if pyarrow.types.is_float16(found.type) else found
+
+
+def _categories(held: Any) -> object:
+    """Categories of pandas as texts, each by itself: Arrow would choose one type for all, by one person's category."""
+    import pyarrow
+
+    codes = held.codes.to_numpy()
+    return pyarrow.DictionaryArray.from_arrays(
+        pyarrow.array(codes, mask=codes < 0), texts(held.categories.tolist())
+    ).dictionary_decode()
 
 
 def _in_microseconds(found: Any) -> object:
