@@ -78,3 +78,17 @@ def test_a_random_state_that_is_none_is_refused_before_the_charge(state):
     with pytest.raises(BadInput, match="random_state must be"):
         PrivateLocalRegression(target_range=(0, 1), random_state=state, ledger=till).randomized(X, Y)
     assert not charged
+
+
+def test_labels_of_which_some_are_missing_ask_for_the_list_of_classes():
+    """scikit-learn would compare a text with a number, and show how that ends."""
+    pd = pytest.importorskip("pandas")
+    labels = pd.Series(["ill", None, float("nan"), "well"] * 75, dtype=object)
+    with pytest.raises(BadInput, match=r"labels of several kinds.*Give classes="):
+        PrivateGaussianNB(delta=1e-3).fit(X, labels)
+    PrivateGaussianNB(delta=1e-3, classes=["ill", "well"]).fit(X, labels)
+
+
+def test_bounds_by_feature_are_said_to_be_all_lower_ends_first():
+    with pytest.raises(BadInput, match="all lower ends first"):
+        PrivateStandardScaler(bounds=[(0, 120), (10, 60)]).fit(X[:, :2])

@@ -45,7 +45,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
             return x, labels
         x, labels = checked(self, X, y, sparse=self._sparse, guess=self.classes is None)
         if self.classes is None:
-            check_classification_targets(labels)
+            _check_alike(labels)
         return x, labels
 
     def _asked(self, X: object) -> Any:
@@ -118,6 +118,17 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         if self.schema is None:
             return (READ,) if self.classes is None else ()
         return read_off(schema_of(self.schema))
+
+
+def _check_alike(labels: Array) -> None:
+    """Labels of which a list of classes can be read off: classes, and all of one kind."""
+    try:
+        check_classification_targets(labels)
+    except TypeError:  # it tells the types of values
+        raise BadInput(
+            "The classes cannot be read off labels of several kinds, such as texts and missing values.",
+            fix="Give classes= to the estimator: then a record with another label counts as nothing.",
+        ) from None
 
 
 def several(classes: Sequence[object]) -> NDArray[np.generic]:

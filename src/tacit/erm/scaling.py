@@ -140,7 +140,8 @@ def public_bounds(bounds: Bounds, name: str, more: str = "") -> tuple[Floats, Fl
     if not (np.all(low < high) and np.all((width >= check.LEAST) & (width <= check.MOST))):
         raise BadInput(
             f"bounds must be (low, high), low below high, with a finite width between {check.LEAST:g} and "
-            f"{check.MOST:g}."
+            f"{check.MOST:g}.",
+            fix="For two features: bounds=([0, 10], [120, 60]), all lower ends first.",
         )
     return low, high
 
