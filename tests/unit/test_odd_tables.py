@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from tacit.core import BadInput
 from tacit.data import Column, Schema, columns_of, infer, read_table
+from tacit.data.frames import table
 from tacit.data.inference import hints, identifiers
 from tacit.data.values import days, parsed
 
@@ -248,3 +250,31 @@ def test_truth_values_are_one_word_in_whatever_type_a_frame_has_them(kind):
     words, label = Column("f", "category", words=("no", "yes")), Column("y", "category", words=("false", "true"))
     frame = pd.DataFrame({"f": ["no", "yes", "no"], "y": pd.Series([True, False, True], dtype=kind)})
     assert Schema((words, label), label="y").encode(frame)[1].tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("odd", [b"1", 1, 1.5, True, pd.Timedelta(1, "s"), datetime.datetime(2020, 1, 1)])
+@pytest.mark.parametrize(
+    "usual", [["x", "1"], [b"x", "1"], [pd.Timedelta(1, "s")], [datetime.date(2020, 1, 1)], [True, False]]
+)
+@pytest.mark.parametrize("kind", [pd.Categorical, lambda values: pd.Series(values, dtype=object)])
+def test_one_persons_category_or_object_respells_nobody_elses(kind, usual, odd):
+    """Arrow chooses one type for all: of "x" beside b"1" it makes b"x"."""
+    plain, found = (table(pd.DataFrame({"c": kind(values)}))["c"] for values in (usual, [*usual, odd]))
+    words = [[texts[code] for code in codes] for codes, texts in (plain.as_words(), found.as_words())]
+    assert words[1][:-1] == words[0]
+
+
+@pytest.mark.parametrize("least", ["int8", "int64", "Int8", "int16[pyarrow]"])
+@pytest.mark.filterwarnings("error")
+def test_the_least_whole_number_makes_no_warning_and_missing_ones_raise_nothing(least):
+    bits = "".join(letter for letter in least if letter.isdigit())
+    column = pd.Series([1, -(2 ** (int(bits) - 1))], dtype=least)
+    assert table(pd.DataFrame({"n": column}))["n"].as_numbers().tolist() == column.astype(float).tolist()
+    if least != "int8" and least != "int64":
+        empty = pd.DataFrame({"n": pd.Series([None, None], dtype=least)})
+        assert np.isnan(table(empty)["n"].as_numbers()).all()
+
+
+def test_a_dictionary_of_dates_beyond_pythons_is_read():
+    dates = pa.array([1, 2**31 - 1], pa.int32()).cast(pa.date32()).dictionary_encode()
+    assert table(pa.table({"d": dates}))["d"].as_days()[0] == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -128,7 +129,8 @@ def _values(series: Any, name: str) -> Values:
 
 def _exact(series: Any) -> bool:
     """Whether all whole numbers of a column are numbers in double precision: identifiers may be larger."""
-    return bool(max(abs(series.min() or 0), abs(series.max() or 0)) < 2**53)
+    ends = [end for end in (series.min(), series.max()) if isinstance(end, Integral)]  # none where all are missing
+    return all(abs(int(end)) < 2**53 for end in ends)
 
 
 def _numbers(series: Any) -> NDArray[np.float64]:
@@ -138,13 +140,16 @@ def _numbers(series: Any) -> NDArray[np.float64]:
 
 
 def _texts(series: Any) -> Values:
-    """Texts, categories and mixed objects, each by its words. Objects that are not all texts are read one by one: Arrow
-    would choose a type for all of them by the first."""
+    """Texts, categories and mixed objects, each by its words. Objects, and categories of pandas, are read one by one:
+    Arrow would choose a type for all of them, by one person's."""
+    held = getattr(series.to_native(), "cat", None)
+    if hasattr(held, "codes"):
+        words = Values.of_texts([_word(word) for word in held.categories.tolist()])
+        table = np.append(words.codes, -1)  # a code of -1 is missing
+        return Values(codes=table[held.codes.to_numpy()], texts=words.texts)
+    if series.dtype == narwhals().Object:
+        return Values.of_texts([_word(value) for value in series.to_list()])
     try:
-        import pyarrow
-
-        if series.dtype == narwhals().Object:
-            return from_arrow(pyarrow.array(series.to_list(), type=pyarrow.string(), from_pandas=True))
         return from_arrow(series)
     except (ImportError, TypeError, ValueError, OverflowError, NotImplementedError):  # one kind of value per column
         return Values.of_texts([_word(value) for value in series.to_list()])
@@ -169,7 +174,8 @@ def from_arrow(series: Any) -> Values:
     if pyarrow.types.is_float32(column.type) or pyarrow.types.is_float64(column.type):  # NaN is missing, no text
         nothing = pyarrow.scalar(None, column.type)
         column = pyarrow.compute.if_else(pyarrow.compute.is_nan(column), nothing, column)
-    if not pyarrow.types.is_dictionary(column.type):
+    words = column.type.value_type if pyarrow.types.is_dictionary(column.type) else None
+    if words is None or pyarrow.types.is_temporal(words):  # Python does not have every time that Arrow has
         column = column.cast(pyarrow.string()).dictionary_encode()
     column = column.combine_chunks() if isinstance(column, pyarrow.ChunkedArray) else column
     if isinstance(column, pyarrow.ChunkedArray):  # chunks of different dictionaries
