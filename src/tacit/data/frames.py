@@ -142,11 +142,10 @@ def _numbers(series: Any) -> NDArray[np.float64]:
 def _texts(series: Any) -> Values:
     """Texts, categories and mixed objects, each by its words. Objects, and categories of pandas, are read one by one:
     Arrow would choose a type for all of them, by one person's."""
-    held = getattr(series.to_native(), "cat", None)
+    held: Any = getattr(series.to_native(), "cat", None)
     if hasattr(held, "codes"):
-        words = Values.of_texts([_word(word) for word in held.categories.tolist()])
-        table = np.append(words.codes, -1)  # a code of -1 is missing
-        return Values(codes=table[held.codes.to_numpy()], texts=words.texts)
+        words = Values.of_texts([*map(_word, held.categories.tolist()), None])  # the last, at -1, is missing
+        return words.take(held.codes.to_numpy())
     if series.dtype == narwhals().Object:
         return Values.of_texts([_word(value) for value in series.to_list()])
     try:
