@@ -9,8 +9,8 @@ from __future__ import annotations
 import html
 import re
 
-SPOKEN = re.compile(r"(`[^`]*`|\]\([^)]*\)|<!--.*?-->)", re.DOTALL)
-"""Parts of a text that stay as they are: code, addresses of links, comments."""
+SPOKEN = re.compile(r"(`[^`]*`|\]\([^)]*\)|<a [^>]*>|<!--.*?-->)", re.DOTALL)
+"""Parts of a text that stay as they are: code, addresses of links (those of `terms` too), comments."""
 HELD = r"\{[^{}]*\}|\((?:[^()]|\([^()]*\))*\)"
 """What braces or round brackets hold together; brackets may hold other ones."""
 LOWERED = re.compile(rf"(?<=[^\s_`])_({HELD}|max|min|\d+|\w|[+∞])")

@@ -115,9 +115,15 @@ def test_architecture_names_every_folder_of_a_room():
         assert f"\n| `{folder.parent.name}/{folder.name}` |" in text, folder
 
 
-_spec = importlib.util.spec_from_file_location("formulas", ROOT / "docs" / "formulas.py")
-formulas = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(formulas)
+def built(name):
+    """A module of docs, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+formulas, terms = built("formulas"), built("terms")
 
 
 @pytest.mark.parametrize(
@@ -142,6 +148,22 @@ def test_formulas_of_the_lectures_leave_code_alone():
     formulas.source_read(None, "lectures", source)
     drawn = "e<sup>ε</sup> and\n\n```python\ndef f(a_b):\n\n    return a^2\n```\n\n| e<sup>kε</sup> |"
     assert source == [drawn]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*sorted((ROOT / "docs" / "proofs").glob("*.md")), ROOT / "docs" / "lectures.md"],
+    ids=lambda page: page.stem,
+)
+def test_links_to_the_glossary_keep_their_address_where_formulas_are_drawn(page):
+    """`#word-noise_multiplier` became `#word-noise<sub>m</sub>ultiplier`, which is nowhere."""
+    source = [page.read_text(encoding="utf-8")]
+    name = "lectures" if page.stem == "lectures" else f"proofs/{page.stem}"
+    terms.source_read(None, name, source)
+    linked = re.findall(r"<a [^>]*>", source[0])
+    formulas.source_read(None, name, source)
+    assert linked
+    assert re.findall(r"<a [^>]*>", source[0]) == linked
 
 
 def test_pages_need_nothing_from_elsewhere():
