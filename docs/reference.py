@@ -184,10 +184,21 @@ def meaning(function: str, argument: str) -> str:
 
 
 def words_for(function: str, argument: str) -> str:
-    """The line of the list that explains an argument: for one method, for a method of any class, or for all."""
+    """The line of the list that explains an argument: of one method, of a method of any class, of a room, or of all."""
     kind, _, method = function.rpartition(".")
-    keys = (f"{function}({argument})", f"{kind}({argument})", f".{method}({argument})", argument)
+    room = _rooms().get(kind or function, "")
+    keys = (
+        f"{function}({argument})", f"{kind}({argument})", f".{method}({argument})", f"{room}({argument})", argument,
+    )  # fmt: skip
     return next((key for key in keys if key in ARGUMENTS), "")
+
+
+@cache
+def _rooms() -> dict[str, str]:
+    """The room of every public name that stands in one room alone."""
+    named = [(name, room) for room in ROOMS for name in own_names(room)]
+    every = [name for name, _ in named]
+    return {name: room for name, room in named if every.count(name) == 1}
 
 
 DATA = {
@@ -272,7 +283,7 @@ def _parameter(value: inspect.Parameter) -> str:
 
 def _arguments(name: str, item: Any) -> str:
     rows = [(key, meaning(name, key)) for key in arguments_of(item)]
-    told = [f"| `{key}` | {words} |" for key, words in rows if words]
+    told = [f"| `{key}` | {words.replace('|', chr(92) + '|')} |" for key, words in rows if words]
     return "\n".join(["| argument | meaning |", "|---|---|", *told, ""]) if told else ""
 
 

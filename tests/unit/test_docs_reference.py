@@ -1,9 +1,11 @@
 """The API reference: every public name, member and argument is explained, and every example runs."""
 
 import importlib.util
+import re
 
 import pytest
 
+import tacit.erm
 from pages import DOCS, played
 
 _spec = importlib.util.spec_from_file_location("reference", DOCS / "reference.py")
@@ -61,6 +63,19 @@ def test_every_name_has_an_example_that_uses_it(room):
 def test_examples_run(room, tmp_path, monkeypatch):
     for code in {code: None for code, _ in reference.examples(room).values()}:
         assert played([code], tmp_path, monkeypatch)[0].strip()
+
+
+def test_words_with_a_bar_stay_in_one_cell():
+    """Of "Weight of |theta|^2 / 2" the page showed "Weight of"."""
+    told = reference._arguments("PrivateRidge", tacit.erm.PrivateRidge)
+    assert r"The weight of \|theta\|^2 / 2" in told
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == 3 for line in told.strip().splitlines())
+
+
+def test_words_may_hold_for_one_room():
+    assert "zero-out" not in reference.meaning("PrivateRidge", "adjacency")
+    assert "zero-out" in reference.meaning("epsilon", "adjacency")
+    assert "sum of the losses" in reference.meaning("ObjectivePerturbation", "regularization")
 
 
 def test_docstrings_become_markdown_that_is_safe():
