@@ -95,6 +95,26 @@ def checkpointed(folder: Path) -> dict[str, Any]:
     return {"parameters": flat.double().tolist(), "seen": seen, "left": path.exists()}
 
 
+def broken() -> dict[str, Any]:
+    """Whether a process goes on after its step was broken off, with which another process is done."""
+    model = small()
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.5), CASES["flat"]["plan"], rng=5)
+    batch, told, real = next(step.batches(DATA)), [], step._release.hand_over
+
+    def stopped(noisy: Any) -> None:
+        real(noisy)
+        if dist.get_rank() == 0:
+            raise KeyboardInterrupt
+
+    step._release.hand_over = stopped  # type: ignore[method-assign]
+    for act in (lambda: step(batch), step.check_unbroken):
+        try:
+            act()
+        except (KeyboardInterrupt, TacitError) as error:
+            told.append(str(error))
+    return {"told": told, "done": step.done}
+
+
 def scheduled() -> dict[str, Any]:
     """A learning rate that a hook of `progress` moves, and the line that a Progress writes."""
     model, told = small(), io.StringIO()
@@ -115,6 +135,7 @@ def main(folder: Path) -> None:
     found["accounts"] = accounts()
     found["checkpoint"] = checkpointed(folder)
     found["scheduled"] = scheduled()
+    found["broken"] = broken()
     (folder / f"{dist.get_rank()}.json").write_text(json.dumps(found), encoding="utf-8")
     dist.barrier()
     dist.destroy_process_group()

@@ -15,7 +15,7 @@ from tacit.core import BadInput, Mismatch, NotFinished
 from tacit.core.files import Lasting
 from tacit.loss import Plan
 from tacit.train import checkpoint, fit, private
-from tacit.train.course import UNFENCED
+from tacit.train.course import REPEATED, UNFENCED
 from tacit.train.packing import packed, unpacked
 
 PLAN = Plan(60, 0.5, 20, 1.0)
@@ -270,6 +270,26 @@ def test_what_cannot_be_fenced_is_said() -> None:
     advance(charged, 2)
     charged.state_dict()
     assert UNFENCED in charged.evidence(1e-5).not_covered
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_what_was_published_of_steps_that_are_taken_again_is_not_covered(fenced) -> None:
+    """Between two of the ten places a ledger does not see a continuation under another learning rate."""
+    plan, models = Plan(60, 0.5, 50, 1.0), []
+    ledger = Numbering() if fenced else None
+    step = step_of(ledger, plan=plan)
+    advance(step, 6)
+    state = step.state_dict()
+    assert REPEATED not in step.evidence(1e-5).not_covered
+    for lr in (0.3, 0.2):
+        again = step_of(ledger, plan=plan)
+        again.load_state_dict(state)
+        again.optimizer.param_groups[0]["lr"] = lr
+        advance(again, 9)
+        models.append(flat(again.model))
+    advance(again, plan.steps)
+    assert REPEATED in again.evidence(1e-5).not_covered
+    assert not torch.equal(*models)
 
 
 @pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])

@@ -72,6 +72,15 @@ def test_a_schedule_is_followed_by_all_and_progress_is_shown_by_one(pair) -> Non
     assert second["told"] == ""
 
 
+@pytest.mark.slow
+def test_a_step_that_one_process_broke_off_is_not_taken_again(pair) -> None:
+    """It would add up what the others send for their next step."""
+    first, second = (found["broken"] for found in pair)
+    assert (first["done"], second) == (0, {"told": [], "done": 1})
+    assert first["told"][0] == ""
+    assert "broken off halfway" in first["told"][1]
+
+
 def test_a_process_alone_changes_nothing() -> None:
     alone = Workers.here()
     assert alone == Workers(0, 1)

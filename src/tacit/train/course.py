@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 PLACES = 10
 """How often in a run processes compare parameters and report a hash to the ledger; a public number."""
 UNFENCED = "a copy of the saved state that was taken up a second time: no ledger numbered the continuations of this run"
+REPEATED = (
+    "models that were published between the save of a state and its load: steps after the save were taken again, with "
+    "other noise where a setting or the rounding of sums was another"
+)
 
 
 @dataclass(eq=False)
@@ -166,7 +170,8 @@ class Course:
 
     @property
     def not_covered(self) -> tuple[str, ...]:
-        return (UNFENCED,) if self.kept and not self.fenced else ()
+        """What cannot be known of a run that was saved or loaded."""
+        return (*([UNFENCED] if self.kept and not self.fenced else []), *([REPEATED] if self.restored else []))
 
     def _report(self, step: PrivateStep, number: int | None) -> None:
         fence, key = _fence(step), f"train-{step.run}"

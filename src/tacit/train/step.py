@@ -289,6 +289,7 @@ class PrivateStep:
                 self._move_on(self._next_norm(found))
         except BaseException:  # the step may be taken again, and then with other noise: only one of them may leave
             self._release.withdraw()
+            self.unbroken &= self._workers.count == 1  # nobody knows how far the other processes went
             draws.restore()
             raise
         if 10 ** round(math.log10(self.done)) == self.done:

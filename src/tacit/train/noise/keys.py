@@ -1,8 +1,9 @@
 """The secret behind sampling and noise, and the life of its keys.
 
-Every step has its own key, HMAC(secret, step, plan, batch and what the model made of it), and afterwards the secret is
-replaced by HMAC(secret, "next") and forgotten. So an identical replay of a step repeats its noise and reveals nothing
-new, any other step draws other noise, and a stolen checkpoint does not undo earlier steps (soundness rule 12).
+Every step has its own key, HMAC(secret, step, plan, batch, its norms and losses, and a hash of its sum), and afterwards
+the secret is replaced by HMAC(secret, "next") and forgotten. So an identical replay of a step repeats its noise and
+reveals nothing new, any other step draws other noise, and a stolen checkpoint does not undo earlier steps (soundness
+rule 12).
 
 The stream is ChaCha20 (Bernstein 2008; RFC 8439). Its secret comes from the operating system for a claim, from a seed
 for an experiment; everything after the secret is the same code.
@@ -12,10 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Iterable
 from itertools import chain
 
 import numpy as np
+import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.poly1305 import Poly1305
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -59,6 +63,18 @@ class Secret:
 
 
 def digest(*arrays: Tensor) -> bytes:
-    """A fingerprint of what a step computed: any other batch or parameters give other bytes."""
+    """A hash of numbers that a step computed, such as norms; each fits in a float64."""
     values = [array.detach().cpu().numpy().ravel() for array in arrays]
     return hashlib.sha256(np.concatenate(values, dtype=np.float64).data).digest()
+
+
+def sum_hash(total: Iterable[Tensor], key: bytes) -> bytes:
+    """A hash of a sum under a secret key, which depends on every bit; the shapes are public.
+
+    Two different sums of at most b bytes have the same hash with probability at most 8 ceil(b / 16) 2^-106.
+    Reference: Bernstein 2005 (Poly1305), theorem 3.3.
+    """
+    code = Poly1305(key)
+    for one in total:
+        code.update(one.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return code.finalize()

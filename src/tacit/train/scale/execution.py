@@ -18,7 +18,7 @@ from ...core.arrays import Array
 from ..clip.capture.coins import Coins
 from ..noise.derive import derived, words_of
 from ..noise.fingerprint import fingerprint
-from ..noise.keys import Secret, digest
+from ..noise.keys import Secret, digest, sum_hash
 from ..noise.release import Release
 from ..sample.examples import Batch
 from .recorded import Draws, Whole, fits
@@ -39,9 +39,14 @@ class Keys:
     def named(self) -> tuple[bytes, bytes]:
         return self.step.to_bytes(8, "little"), self.plan
 
-    def of(self, seen: list[Tensor]) -> bytes:
-        """The key, from norms, losses and a fingerprint of the sum in the CPU's memory."""
-        return self.secret.key(b"noise", *self.named, digest(torch.from_numpy(self.index), *seen))
+    def of(self, seen: list[Tensor], sums: list[bytes]) -> bytes:
+        """The key, from norms, losses and a hash of each process's sum, in the CPU's memory."""
+        return self.secret.key(b"noise", *self.named, digest(torch.from_numpy(self.index), *seen), *sums)
+
+    @property
+    def hashes(self) -> bytes:
+        """The key of hashes of this step's sum."""
+        return self.secret.key(b"sum", *self.named)
 
     def two(self) -> bytes:
         """The two keys from which a device derives the key itself."""
@@ -91,12 +96,18 @@ class Parted:
         return Executed(summed.parts, key)
 
     def noise_key(self, batch: Batch, summed: Summed, keys: Keys) -> bytes | Tensor:
-        """The key from norms, losses and a fingerprint of the sum; derived on the GPU if it holds the whole sum."""
+        """The key from norms, losses and a hash of the sum; derived on the GPU if it holds the whole sum."""
         total = summed.total
         if total and total[0].is_cuda and self.workers.count == 1 and self.release.grid is None:
             return self.device_key(batch, summed, keys)
-        every = self.workers.gathered([summed.marks])
-        return keys.of(summed.seen + [mark.cpu() for each in every for mark in each])
+        return keys.of(summed.seen, self.workers.gathered([self._hash(total, keys)]))
+
+    def _hash(self, total: list[Tensor], keys: Keys) -> bytes:
+        """A hash of this process's sum, or of its part of the sum; made on the GPU if that holds it in float32."""
+        if not total or not total[0].is_cuda or self.release.grid is not None:
+            return sum_hash(total, keys.hashes)
+        words = words_of(keys.two(), total[0].device)
+        return fingerprint(self.release.joined(self.release.own(total)), words).cpu().numpy().tobytes()
 
     def device_key(self, batch: Batch, summed: Summed, keys: Keys) -> Tensor:
         """The key, derived on the device that holds the sum."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from ..sample.examples import Batch, Examples
 from ..sample.units import Units
 from .workers import Workers
 
-FEW, SEEN = 4096, 2
+SEEN = 2
 Clip = Callable[[Any, Tensor], Clipped]
 Part = tuple[Clipped, Tensor]
 """What a physical batch returned besides its sum, and its mask."""
@@ -50,11 +49,6 @@ class Summed:
     def seen(self) -> list[Tensor]:
         """Norms and losses of every part."""
         return [value for clipped, _ in self.parts for value in (clipped.norms, clipped.losses)]
-
-    @property
-    def marks(self) -> list[Tensor]:
-        """A few numbers that identify the sum, for the key of its noise."""
-        return marks(self.total)
 
     def words(self, slots: int, rows: int, device: torch.device) -> Tensor:
         """Norms and losses as words for a key, with space for `rows` numbers of each in every one of `slots` parts."""
@@ -207,29 +201,6 @@ def adding(workers: Workers, grid: Grid | None, *, compiled: bool) -> tuple[Add 
             "Noise on a grid goes with eager steps and parameters in one piece.", fix="Use Speed(compile=False)."
         )
     return grid.sums, torch.float64
-
-
-def marks(total: list[Tensor]) -> list[Tensor]:
-    """A few numbers that identify the sum, for the key of its noise: norms and losses alone may not depend on labels.
-
-    Used on a CPU and with several processes; a GPU has the better `fingerprint`. Columns have irregular weights, since
-    plain sums would be 0 for records whose values add up to 0.
-    """
-    found = []
-    for one in total:
-        rows = one.flatten(1) @ _weights(one[0].numel(), one.dtype, one.device) if one.ndim > 1 and len(one) else one
-        rows = rows.reshape(-1)
-        if len(rows) > FEW:
-            rows = torch.nn.functional.pad(rows, (0, -len(rows) % FEW)).view(FEW, -1)
-            rows = rows @ _weights(rows.shape[1], rows.dtype, rows.device)
-        found.append(rows)
-    return found
-
-
-@cache
-def _weights(count: int, kind: torch.dtype, device: torch.device) -> Tensor:
-    """Fixed public numbers between 1 and 2."""
-    return (1 + torch.rand(count, generator=torch.Generator().manual_seed(0), dtype=kind)).to(device)
 
 
 def _kept(found: Clipped) -> Clipped:
