@@ -181,7 +181,7 @@ def table(rows: list[dict[str, Any]], missing: list[str]) -> str:
         "",
         f"We tried {len(rows)} architectures that we did not write, at tiny sizes with random weights. Of these, "
         f"{counts['exact']} run exactly with all records at once, {counts['one by one']} exactly with one record at a "
-        f"time (slower), {counts['refused']} are refused and {counts['wrong']} are wrong.",
+        f"time (slower). Refused: {counts['refused']}. Wrong: {counts['wrong']}.",
         "",
         "Exact means that every parameter's clipped sum is within 1e-4 of the clip norm of a float64 loop over single "
         f"records. This was tried at batch sizes {', '.join(map(str, SIZES))}, some of which equal the model's heads, "

@@ -318,6 +318,25 @@ def test_the_case_study_and_private_accuracies_as_the_lectures_have_them():
     assert [float(value) for value in cifar.groups()] == pytest.approx([mean[name] for name in names], abs=0.051)
 
 
+def test_records_that_were_made_to_contribute_too_much():
+    rows = kept("contributions")["rows"]
+    assert f"searched {sum(row['tries'] for row in rows) / 1e6:.1f} million records" in page("training")
+    assert max(row["worst"] for row in rows) < 1
+
+
+def test_architectures_that_were_tried():
+    found = [row["result"] for row in kept("models")["rows"]]
+    told = (
+        "{} run exactly with all records at once, {} exactly with one record at a time (slower). "
+        "Refused: {}. Wrong: {}."
+    )
+    counts = [found.count(result) for result in ("exact", "one by one", "refused", "wrong")]
+    assert f"We tried {len(found)} architectures" in page("models")
+    assert told.format(*counts) in page("models")
+    changes = " ".join((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split())
+    assert f"Of {len(found)} architectures {counts[0]} run with all records at once" in changes
+
+
 def test_how_fast_noise_is_drawn():
     found, text = kept("mechanism-speed"), page("mechanisms")
     for noise, name in (("laplace", "Laplace"), ("gaussian", "Gaussian")):
