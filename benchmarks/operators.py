@@ -17,6 +17,7 @@ results/operators.json.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import multiprocessing
 import os
@@ -161,14 +162,12 @@ def odd(model: Around, batch: Batch, place: int) -> list[tuple[str, Batch]]:
 def odd_off(clip: Clipper, model: nn.Module, batch: Batch, added: Tensor) -> float:
     """How far what an odd record added is from its clipped gradient, in clip norms: the lesser of two ways to round."""
     norm, one = float(clip.clip_norm), tuple(part[1:2] for part in batch)
-    ways = [lambda: clipped(gradients(model, one), norm, len(added))]
-    ways.append(lambda: clipped(_wide_gradients(model, one), norm, len(added)))
     if any(part.is_floating_point() and bool((part.abs() > 2.0**60).any()) for part in one):
-        ways.append(lambda: torch.zeros_like(added))  # by design, what float32 cannot square is left out
-    found = float("inf")
-    for way in ways:
-        found = min(found, far(added, way(), clip)) if found > 1e-4 else found
-    return found
+        return 0.0  # squares overflow in float32, here and there in another place
+    found = far(added, clipped(gradients(model, one), norm, len(added)), clip)
+    return (
+        found if found <= 1e-4 else min(found, far(added, clipped(_wide_gradients(model, one), norm, len(added)), clip))
+    )
 
 
 def moved(
@@ -258,6 +257,7 @@ def apart(name: str, spellings: list[str], most: int) -> list[dict[str, Any]]:
     child = os.fork()
     if not child:
         signal.alarm(SECONDS)
+        gc.freeze()  # torch's tests are many objects, and the engine asks who refers to a function of the model
         warnings.filterwarnings("ignore")
         try:
             sent = looked_at(name, spellings, most)

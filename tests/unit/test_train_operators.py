@@ -324,3 +324,36 @@ def test_a_parameter_may_stand_where_data_usually_do(name: str) -> None:
     batch, clip = (torch.randn(ROWS, 4, WIDTH, generator=generator), torch.arange(ROWS) % CLASSES), clipper(model)
     assert clip.structure(batch).together, clip.alone_because
     torch.testing.assert_close(total(clip, batch), by_a_loop(model, batch, C), rtol=1e-4, atol=1e-6)
+
+
+STRIDES: dict[str, Callable[[Tensor], Tensor]] = {
+    "as_strided": lambda h: h.as_strided((2, 2), (1, 2)), "its operator": lambda h: aten.as_strided(h, (4,), (1,), 0),
+    "a copy": lambda h: torch.as_strided_copy(h, (4,), (1,), 0),
+}  # fmt: skip
+MOVES: dict[str, Callable[[Tensor], Tensor]] = {
+    "in place": lambda h: h.clone().as_strided_((2,), (2,)), "cut": lambda h: h.detach().clone().resize_(2),
+    "cut by another": lambda h: aten.resize_as_(h.detach().clone(), torch.zeros(2)),
+}  # fmt: skip
+
+
+def through_memory(change: Callable[[Tensor], Tensor], *, records_last: bool) -> Clipper:
+    """A record's hidden numbers, which lie beside those of other records in memory or behind them."""
+
+    def use(m: Any, x: Tensor) -> Tensor:
+        hidden = [m.table.weight[:4] @ row if records_last else m.table(row)[:4] for row in x]
+        return m.last(x) * torch.stack([(change(h).flatten().sin() * torch.arange(1.0, 5)[: change(h).numel()]).sum()
+                                        for h in hidden])[:, None]  # fmt: skip
+
+    return clipper(Net(use))
+
+
+@pytest.mark.parametrize("name", STRIDES | MOVES)
+@pytest.mark.parametrize("records_last", [False, True])
+def test_strides_of_a_record_do_not_reach_into_others(name: str, records_last: bool) -> None:
+    """Inside a level torch applies them to the memory of all records, which may lie in another order."""
+    clip = through_memory((STRIDES | MOVES)[name], records_last=records_last)
+    batch = torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(2)), torch.arange(ROWS) % CLASSES
+    together = name in STRIDES and not records_last
+    assert clip.structure(batch).together == together
+    assert clip.alone_because != probe.DISAGREES  # this is seen before anything is compared
+    torch.testing.assert_close(total(clip, batch), by_a_loop(clip.model, batch, C), rtol=1e-4, atol=1e-6)

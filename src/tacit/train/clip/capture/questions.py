@@ -4,7 +4,8 @@ Inside a `Level` a tensor has the shape and dtype of one record, and code may as
 memory the tensor lies among all records, and its strides may be multiples of their number. Code that branches on such a
 stride would treat all records according to how many there are. So strides are answered only where records lie one after
 another, because strides within a record do not depend on their number then. For any other question that returns
-something, the model runs one record at a time.
+something, the model runs one record at a time. So it does where code gives a tensor other strides, and records do not
+lie one after another, and where it gives a tensor other memory.
 """
 
 from __future__ import annotations
@@ -30,14 +31,20 @@ ATTRIBUTES = frozenset((
 _ROWS = type(iter(()))
 """The type of the iterator that a loop over a tensor uses."""
 LYING = frozenset(("stride", "is_contiguous", "dim_order", "storage_offset"))
+STRIDED = frozenset(("as_strided", "as_strided_copy", "as_strided_scatter"))
+"""Functions that read memory by strides: inside a level, torch applies them where all records are."""
+MOVED = frozenset(("as_strided_", "resize_", "resize_as_", "set_"))
+"""Functions that give a tensor other memory: inside a level, they change that of all records and not a record's own."""
 
 
 def unanswered(func: object, result: object, tensors: Iterable[Tensor], level: Level) -> str:
-    """The question about records whose answer may depend on how many there are; empty if there is none."""
+    """The question about records whose answer may depend on how many there are, or a use of memory; empty if none."""
+    if (name := _in_memory(func)) and (name in MOVED or not _one_by_one(tensors, level)):
+        return f"{name} on a record, which would be applied to the memory of all records"
     if not _tells(result) or _of_a_kind(func):
         return ""
     name = name_of(func)
-    if name in LYING and all(_behind_each_other(tensor, level) for tensor in tensors if level.owns(tensor)):
+    if name in LYING and _one_by_one(tensors, level):
         return ""
     return f"{name} of a tensor, which may depend on how many records there are"
 
@@ -57,6 +64,18 @@ def _of_a_kind(func: object) -> bool:
     if getattr(func, "__name__", "") in ("__get__", "__set__", "__delete__"):
         return name in ATTRIBUTES or name.startswith("is_")
     return name in KINDS
+
+
+@cache
+def _in_memory(func: object) -> str:
+    """The name of a function that uses a tensor's memory and not its entries; empty for any other."""
+    name = name_of(func)
+    return name if name in STRIDED or name in MOVED else ""
+
+
+def _one_by_one(tensors: Iterable[Tensor], level: Level) -> bool:
+    """Whether in all of these tensors records lie one after another."""
+    return all(_behind_each_other(tensor, level) for tensor in tensors if level.owns(tensor))
 
 
 def _behind_each_other(tensor: Tensor, level: Level) -> bool:
