@@ -80,6 +80,10 @@ GUARDS: dict[str, Without] = {
         f"{CLIP}/capture/watch.py", "self.level) if own and by_values", "self.level) if False and by_values"),
     "a pass with constants in it is taken": Without(
         f"{CLIP}/capture/watch.py", "            raise Failing(self.failing)\n", "            pass\n"),
+    "a batch that runs again holds what code wrote into it": Without(
+        f"{CLIP}/sums.py", "capture.enter(rows.clone())", "capture.enter(rows)"),
+    "memory that nobody wrote holds other records": Without(
+        f"{CLIP}/capture/unwritten.py", "    if not name:\n", "    if True:\n"),
     "who raises in the backward pass is not found": Without(
         f"{CLIP}/replaced.py", "    if not go(torch.zeros_like(mask)):\n", "    if True:\n"),
     "a run that failed is repeated with other numbers": Without(
@@ -297,6 +301,8 @@ GUARDS: dict[str, Without] = {
         f"{CLIP}/isolation/memory.py", "drawing.__setstate__((state, origin))", "drawing.state = state"),
     "a cache tells the first record from others": Without(
         f"{CLIP}/isolation/surroundings.py", "seed, InForce()\n        self._empty_caches()\n", "seed, InForce()\n"),
+    "strides are applied to the memory of all records": Without(
+        f"{CLIP}/capture/questions.py", "if (name := _in_memory(func)) and", "if (name := '') and"),
     "a parameter stands where no rule looks": Without(
         f"{CLIP}/rules/operators.py", "if {id(tensor) for tensor, _ in found} == used:", "if True:"),
     "a fleet's record points beyond a table": Without(
@@ -307,6 +313,8 @@ GUARDS: dict[str, Without] = {
         f"{FLEET}/reading.py", "torch.where(known & read, labels.long(), NOBODY)", "labels.long()"),
     "a model of a fleet raises at a record": Without(
         f"{FLEET}/failing_records.py", "search.without() if isinstance(found, Exception) else found", "found"),
+    "a fleet's step is repeated with what code wrote into its records": Without(
+        f"{FLEET}/stack.py", "every(self.parameters, x.clone(), y)", "every(self.parameters, x, y)"),
     "a fleet's step is repeated with other numbers": Without(
         f"{FLEET}/failing_records.py", "            with again:\n", "            if True:\n"),
     "a compiled fleet is compared on private records": Without(

@@ -33,9 +33,9 @@ def each(m: nn.Module, b: Any) -> Tensor:
     return F.cross_entropy(m(b[0]), b[1], reduction="none")
 
 
-def binary(m: nn.Module, b: Any) -> Tensor:
-    """Torch raises where a number is not between 0 and 1, as NaN is not."""
-    return F.binary_cross_entropy(torch.sigmoid(m(b[0])), F.one_hot(b[1], CLASSES).float(), reduction="none").mean(1)
+def rooted(m: nn.Module, b: Any) -> Tensor:
+    """Torch raises where a record's first number is above 40, and where it is NaN."""
+    return each(m, b) + 0 * torch.linalg.cholesky((40 - b[0][:, :1, None]) * torch.eye(2)).sum((1, 2))
 
 
 class Two(nn.Module):
@@ -455,7 +455,7 @@ HONEST: dict[str, tuple[Callable[[], nn.Module], Loss]] = {
     "a fixed point": (Extrapolating, each),
     "a hook on activations": (Hooked, each),
     "a property": (Sharpened, each),
-    "a coin, and a loss that raises": (Coin, binary),
+    "a coin, and a loss that raises": (Coin, rooted),
     "distributions": (Variational, evidence_bound),
     "adversarial": (Two, adversarial),
     "gradient penalty": (Two, gradient_penalty),

@@ -222,7 +222,7 @@ class AnyStack(Stack):
             if not total:
                 self._check_positions(x if own is None else x.flatten(0, 1))
             self._model.train()
-            found: Each = every(self.parameters, x, y)
+            found: Each = every(self.parameters, x.clone(), y)  # code may write into x, and the pass be repeated
             return found
 
         return self._kept_apart(run, x)

@@ -27,6 +27,7 @@ from ..train.clip.capture.functions import gives_shape, name_of, own_vmap_rule
 from ..train.clip.capture.nested import without_rules
 from ..train.clip.capture.onlookers import onlooker
 from ..train.clip.capture.ranges import ONE_RECORD, bounded
+from ..train.clip.capture.unwritten import called
 from ..train.clip.capture.watch import flat
 from .indexing import takes_positions
 
@@ -53,7 +54,7 @@ class Apart(TorchFunctionMode):
         args, kwargs, off = bounded(func, args, kwargs, ONE_RECORD)
         if off is not None:
             self.outside = off if self.outside is None else self.outside | off
-        result = func(*args, **kwargs)
+        result = called(func, args, kwargs)
         if not gives_shape(func):
             given = frozenset().union(*map(_levels, tensors))
             if any(given - _levels(tensor) for tensor in flat((result,), {})):

@@ -233,7 +233,8 @@ def watched(forward: Forward, capture: Capture) -> Tensor:
     """Losses (B,) of all records, each computed as a batch of one, under the capture."""
     level = capture.level
     with torch.enable_grad(), level.entered(), checkpointed(capture), nested(capture):
-        one = mapped(capture.enter, forward.batch)
+        # a copy: code may write into its records, and the batch may have to run again without some of them
+        one = mapped(lambda rows: capture.enter(rows.clone()), forward.batch)
         with capture:
             loss = forward.losses(one)
         capture.check_caught()

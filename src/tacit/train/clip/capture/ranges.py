@@ -23,6 +23,7 @@ from ....core import BadInput
 from .domains import MENDS, exchanged
 from .domains import given as _given
 from .level import Level
+from .unwritten import called
 
 Range = tuple[int, str, int, int, int | None]
 Place = Callable[[tuple[Any, ...], dict[str, Any]], Range | list[Range] | None]
@@ -131,7 +132,7 @@ class InRange(_Looking):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
         args, kwargs, _ = bounded(func, args, self.looked(kwargs), _EVERY)
-        return func(*args, **kwargs)
+        return called(func, args, kwargs)
 
 
 class Inside(_Looking):
@@ -145,7 +146,7 @@ class Inside(_Looking):
         outside = bounded(func, args, kwargs, ONE_RECORD)[2]
         if outside is not None and _any(outside):
             raise IndexError("An index is out of range.")
-        return func(*args, **kwargs)
+        return called(func, args, kwargs)
 
 
 def _any(outside: Tensor) -> bool:

@@ -68,6 +68,7 @@ from .questions import unanswered
 from .ranges import bounded
 from .rows import ROWS
 from .total import by_values, failing, holds_records, with_constants
+from .unwritten import called
 
 
 @dataclass(eq=False)
@@ -137,7 +138,7 @@ class Capture(TorchFunctionMode):
         if not private and public_coin(func, args, kwargs):
             with self.level.left():
                 return tossed(func, args, kwargs)
-        return func(*args, **kwargs)
+        return called(func, args, kwargs)
 
     def _without_values(
         self, error: Exception, func: Any, args: Any, kwargs: Any, used: list[Tensor], private: bool
@@ -246,14 +247,15 @@ class Capture(TorchFunctionMode):
         return self.run(torch.mul, args[0], factor)
 
     def _derive(self, func: Any, args: Any, kwargs: Any, used: list[Tensor]) -> object:
-        result = func(*args, **kwargs)
+        result = called(func, args, kwargs)
         if any(map(self.level.owns, flat((result,), {}))) and not any(map(self.level.owns, flat(args, kwargs))):
             raise no_rule(func, self.names(used), "it draws random numbers of every record's own")
         parents = frozenset().union(*(self.sources[id(tensor)].parents for tensor in used))
         same = len(used) == 1 and self.sources[id(used[0])].one_to_one and one_to_one(func, args)
         for place, tensor in enumerate(flat((result,), {})):
             if tensor.requires_grad and id(tensor) not in self.sources:
-                made = partial(_again, self.sources[id(used[0])], func, args, kwargs, place, tensor) if same else _same
+                first = self.sources[id(used[0])]
+                made = partial(_again, first, func, args, kwargs, place, tensor) if same else Source.made
                 self.sources[id(tensor)] = Source(tensor, parents, same, made)
         if in_place(func, kwargs) and args[0].requires_grad:
             self._mixed(args[0], parents)
@@ -351,10 +353,6 @@ class Capture(TorchFunctionMode):
             if gradient is not None:
                 raise unseen(name)
         return list(found[: len(outputs)])
-
-
-def _same(parameter: Tensor) -> Tensor:
-    return parameter
 
 
 def _again(source: Source, func: Any, args: Any, kwargs: Any, place: int, result: Tensor, parameter: Tensor) -> Tensor:
