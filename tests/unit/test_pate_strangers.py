@@ -1,5 +1,6 @@
 """Models and inputs of PATE that nobody here wrote: what a fleet cannot train, what keeps something, and bad input."""
 
+import copy
 import functools
 
 import numpy as np
@@ -25,7 +26,7 @@ from tacit.pate import (
     search,
 )
 from tacit.pate.design import designed
-from tacit.pate.records import distinct, places
+from tacit.pate.records import Given, distinct, places
 from tacit.pate.release import releasing
 from tacit.pate.shards import shards
 from tacit.pate.smooth import Cost
@@ -400,3 +401,35 @@ def test_a_label_or_an_id_that_python_does_not_have_is_nobodys(column):
     assert places(far, distinct(known.to_list())).tolist() == [0, 1, -1]
     assert shards(3, 2, users=far, rng=source(1))[2] == -1
     assert places(column(known), distinct(known.to_list())).tolist() == [0, 1]
+
+
+ENTRIES = [
+    [1],
+    (),
+    np.array([1]),
+    np.array([]),
+    np.ma.masked,
+    np.complex64(1),
+    1j,
+    bytearray(b"1"),
+    torch.ones(2),
+    10**400,
+]
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=range(len(ENTRIES)))
+@pytest.mark.parametrize("form", [lambda x: x, lambda x: [[row] for row in x]], ids=["rows", "pictures"])
+@pytest.mark.filterwarnings("error")
+def test_an_odd_entry_of_a_list_is_no_number_and_changes_no_other_record(form, entry):
+    """NumPy refuses a list of which one entry is a list, or warns of it: both tell of one person."""
+    x, _ = data(6)
+    usual = form(x.tolist())
+    odd = copy.deepcopy(usual)
+    row = odd[-1][0] if isinstance(odd[-1][0], list) else odd[-1]
+    row[1] = entry
+    public = np.asarray(usual)
+    plain, found = (Given.of(rows, [0, 1] * 3, public, None, [0, 1], None).x for rows in (usual, odd))
+    assert found.shape == plain.shape
+    assert np.array_equal(found[:-1], plain[:-1])
+    assert np.isnan(found[-1].ravel()[1]) or found[-1].ravel()[1] == 1
+    assert np.array_equal(found[-1].ravel()[::2], plain[-1].ravel()[::2])

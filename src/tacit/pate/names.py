@@ -7,6 +7,7 @@ everybody. An id or a label that is spelled otherwise because somebody else is t
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from ..core.arrays import Array
 from ..mechanism.columns import is_column, items_of
 
 NUMBERS = "biuf"
+PLAIN = (float, int, bool, str, type(None))
+"""Types that become floats without a word of warning."""
 
 
 def column(values: object) -> Array:
@@ -70,8 +73,12 @@ def numbers(x: object) -> Array:
     return flat.reshape(found.shape)
 
 
-def features(x: Any) -> Array:
-    """Records as an array. Lists become float64 whatever they hold; arrays keep their type, which is the caller's."""
+def features(x: Any, shape: tuple[int, ...] | None = None) -> Array:
+    """Records as an array. Lists become float64 whatever they hold; arrays keep their type, which is the caller's.
+
+    `shape` of a record is public where it is given. Lists of it are then read entry by entry, so that no entry, which
+    may be a list or an array itself, is asked for its own shape.
+    """
     if callable(getattr(x, "tocsr", None)):
         raise BadInput("Records are a sparse matrix.", fix="Give an array: x.toarray().")
     if callable(getattr(x, "detach", None)):  # a tensor
@@ -79,6 +86,8 @@ def features(x: Any) -> Array:
         x = x.float() if "bfloat16" in str(x.dtype) else x
     if not isinstance(x, list | tuple):
         return np.asarray(x)
+    if shape and (entries := _entries(x, (len(x), *shape))) is not None:
+        return np.array(entries, dtype=np.float64).reshape(len(x), *shape)
     try:
         found = np.asarray(x)
         found = found if found.dtype.kind in NUMBERS else np.asarray(x, dtype=object)
@@ -87,9 +96,29 @@ def features(x: Any) -> Array:
     return numbers(found).astype(np.float64)
 
 
+def _entries(x: Any, shape: tuple[int, ...]) -> list[float] | None:
+    """The numbers in nested lists of this shape; None where a list has another length, or is none."""
+    if not isinstance(x, list | tuple | np.ndarray) or len(x) != shape[0]:
+        return None
+    if len(shape) == 1:
+        return [number(entry) for entry in x]
+    found: list[float] = []
+    for part in x:
+        if (entries := _entries(part, shape[1:])) is None:
+            return None
+        found += entries
+    return found
+
+
 def number(value: Any) -> float:
-    """A value as a number, NaN where it is none."""
+    """A value as a number, NaN where it is none; numpy warns of some, which would be seen."""
     try:
-        return float(value)
+        if type(value) in PLAIN:
+            return float(value)
+        if value is np.ma.masked or isinstance(value, np.complexfloating):
+            return math.nan
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return float(value)
     except Exception:
         return math.nan

@@ -52,7 +52,8 @@ class Given:
         if y is None:
             raise BadInput("PATE needs the labels of the private records.")
         names = distinct(classes)
-        return _checked(cls(features(x), places(y, names), features(public_x), _users(users), names))
+        public = features(public_x)
+        return _checked(cls(features(x, public.shape[1:]), places(y, names), public, _users(users), names))
 
     @property
     def unit(self) -> str:
