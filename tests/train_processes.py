@@ -14,9 +14,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from tacit.core import BudgetExceeded, TacitError
+from tacit.core import BudgetExceeded, Mismatch, TacitError
 from tacit.loss import Plan
 from tacit.train import Augment, Progress, Speed, fit, private
+from tacit.train.course import UNFENCED
 
 DATA = torch.randn(60, 5, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
 USERS = np.arange(60) // 3
@@ -80,6 +81,30 @@ def accounts() -> dict[str, Any]:
     return {"charges": paid.charges, "refusal": None}
 
 
+class Overtaken(Account):
+    """A ledger that numbers continuations, and finds at the end that a later one was taken up."""
+
+    def fence(self, key: str, *, number: int | None, step: int, mark: str, last: bool = False) -> int:
+        if last:
+            raise Mismatch("This run was taken up elsewhere since.")
+        return 1
+
+
+def overtaken(folder: Path) -> str:
+    """What a process is told whose run goes on elsewhere; the state stays, and evidence is given to nobody."""
+    try:
+        found = fit(small(), DATA, CASES["flat"]["plan"], ledger=Overtaken(empty=False), checkpoint=folder / "run.ckpt")
+    except TacitError as error:
+        return type(error).__name__
+    return f"evidence of {found.evidence.subject}"
+
+
+def unfenced(folder: Path) -> list[bool]:
+    """Whether evidence says that a copy of the state would go unnoticed, without a checkpoint and with one."""
+    found = [fit(small(), DATA, CASES["flat"]["plan"], checkpoint=path) for path in (None, folder / "other.ckpt")]
+    return [UNFENCED in one.evidence.not_covered for one in found]
+
+
 def checkpointed(folder: Path) -> dict[str, Any]:
     """A run that is taken up from its checkpoint; every process ends alike, and the file is gone."""
     model = small()
@@ -136,6 +161,7 @@ def main(folder: Path) -> None:
     found["checkpoint"] = checkpointed(folder)
     found["scheduled"] = scheduled()
     found["broken"] = broken()
+    found["overtaken"], found["unfenced"] = overtaken(folder), unfenced(folder)
     (folder / f"{dist.get_rank()}.json").write_text(json.dumps(found), encoding="utf-8")
     dist.barrier()
     dist.destroy_process_group()

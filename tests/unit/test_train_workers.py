@@ -81,6 +81,13 @@ def test_a_step_that_one_process_broke_off_is_not_taken_again(pair) -> None:
     assert "broken off halfway" in first["told"][1]
 
 
+@pytest.mark.slow
+def test_all_processes_give_the_same_evidence_or_none(pair) -> None:
+    """The first alone writes checkpoints and asks the ledger; the evidence of the others did not know of either."""
+    assert [found["overtaken"] for found in pair] == ["Mismatch"] * 2
+    assert [found["unfenced"] for found in pair] == [[False, True]] * 2
+
+
 def test_a_process_alone_changes_nothing() -> None:
     alone = Workers.here()
     assert alone == Workers(0, 1)

@@ -171,6 +171,7 @@ def fit(
     )  # fmt: skip
     step.delta = delta = step.delta if delta is None else delta
     step.course.share(step, {"delta": repr(delta), "average": average, "checkpoint": "no" if kept is None else "yes"})
+    step.course.kept = kept is not None
     alone = step.rank == 0
     hook = Progress(delta) if progress is True else progress
     mean = Average(average, step.parameters, plan.steps)
@@ -181,6 +182,7 @@ def fit(
     _run(step, mean, batches, history, kept if alone else None, hook or None)
     mean.apply()
     model.eval()
+    step._workers.once(lambda: step.course.end(step))  # what refuses the first process evidence refuses all
     found = step.evidence(delta)
     if (mark := fingerprint(model)) is not None:
         found = found.with_(provenance={**found.provenance, FINGERPRINT: mark})
