@@ -238,7 +238,7 @@ def test_other_neighbours_are_converted_by_a_theorem_or_refused(make):
     assert replaced.remaining() == pytest.approx(0.6)
     with pytest.raises(Mismatch, match="no theorem"):
         added.charge(ApproximateDP(0.1), key="a", adjacency="replace")
-    with pytest.raises(Mismatch, match="one user"):
+    with pytest.raises(Mismatch, match=r"one user.*Open a ledger for unit 'user'; in Python, group= says"):
         added.charge(TENTH, key="a", unit="user")
     added.charge(TENTH, key="a", unit="visit", group=3)
     assert added.remaining() == 0.7

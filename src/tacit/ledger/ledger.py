@@ -261,7 +261,7 @@ class Ledger:
         if unit is not None and unit != self.unit and group == 1:
             raise Mismatch(
                 f"The charge counts for one {unit[:60]}, and the ledger for one {self.unit}.",
-                fix="Say with group= how many records one unit has at most, or open a ledger for this unit.",
+                fix=f"Open a ledger for unit {unit[:60]!r}; in Python, group= says how many one {self.unit} may have.",
             )
 
     def _same(self, row: Row, body: dict[str, object]) -> Receipt:
