@@ -328,7 +328,7 @@ def test_a_run_that_may_have_been_paid_for_can_go_on(budget, tmp_path, fault, mo
     more = {"rng": 3, "checkpoint": kept, "ledger": Unsure(ledger) if fault == "connection" else ledger}
     with monkeypatch.context() as patch:
         if fault == "step":
-            patch.setattr("tacit.train.step.PrivateStep.gradients", failing)
+            patch.setattr("tacit.train.step.PrivateStep._gradients", failing)
         with pytest.raises(NotFinished if fault == "connection" else BadInput):
             fit(small(), DATA, PLAN, **more)
     assert kept.exists()
