@@ -131,6 +131,28 @@ def test_evidence_from_a_ledger_that_was_never_charged_charges_it(at) -> None:
         refused.evidence(1e-3)
 
 
+class Halved(nn.Sequential):
+    """It saves its last layer alone, as adapters do that leave out the weights they were put on."""
+
+    def state_dict(self, *given, **more):
+        return {name: value for name, value in super().state_dict(*given, **more).items() if name.startswith("1")}
+
+    def load_state_dict(self, state, *given, **more):
+        return super().load_state_dict(state, strict=False)
+
+
+def test_a_model_that_leaves_out_weights_is_not_gone_on_with() -> None:
+    """Its first layer was trained, and a new run went on from untrained ones."""
+    step = advance(step_of(Halved(nn.Linear(5, 4), nn.Linear(4, 3))), 3)
+    state = step.state_dict()
+    step.load_state_dict(state)
+    again = step_of(Halved(nn.Linear(5, 4), nn.Linear(4, 3)))
+    before = flat(again)
+    with pytest.raises(BadInput, match="did not load the weights that it saved"):
+        again.load_state_dict(state)
+    assert torch.equal(before, flat(again))
+
+
 def test_nothing_is_charged_for_evidence_before_the_first_step() -> None:
     ledger = Paid()
     step_of(ledger=ledger).evidence(1e-3)

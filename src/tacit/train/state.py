@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core import BadInput
+from .course import mark
 from .descriptions import settings
 from .terms import check_continues, optimizer_terms, scheduled, terms
 
@@ -79,6 +80,7 @@ def _saved(step: PrivateStep) -> dict[str, Any]:
         "noise": at.noise,
         "source": list(at.source),
         "model": dict(model),
+        "weights": _weights(step.model),
         "metadata": {name: dict(told) for name, told in getattr(model, "_metadata", {}).items()},
         "optimizer": step.optimizer.state_dict(),
         "unsaved": _unsaved(step.model, model),
@@ -88,6 +90,12 @@ def _saved(step: PrivateStep) -> dict[str, Any]:
         "dropout": torch.get_rng_state(),
         "device_dropout": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
     }
+
+
+def _weights(model: nn.Module) -> str:
+    """A hash of all parameters, by which it is known whether a model loads what it saved."""
+    named = dict(model.named_parameters())
+    return mark({name: tensor for name, tensor in named.items() if tensor.layout is torch.strided})
 
 
 def _unsaved(model: nn.Module, state: Mapping[str, object]) -> dict[str, Tensor]:
@@ -178,6 +186,11 @@ def _load(step: PrivateStep, state: dict[str, Any]) -> None:
     if state["unsaved"].keys() != _unsaved(step.model, model).keys():
         raise ValueError("buffers are missing")
     _fill(step.model, state["unsaved"])
+    if _weights(step.model) != state["weights"]:
+        raise BadInput(
+            "The model did not load the weights that it saved: its state_dict leaves some of them out.",
+            fix="Give a model whose load_state_dict restores all that it was trained with.",
+        )
     step.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # torch keeps these tensors, and changes them
     torch.set_rng_state(state["dropout"].cpu())
     if step.device.type == "cuda" and state["device_dropout"] is not None:
