@@ -36,7 +36,9 @@ def audit(
     entry: Annotated[str, typer.Argument(metavar="PKG:NAME", help="fit(x, y, rng) -> predict, or a mechanism.")],
     epsilon: Annotated[float | None, typer.Option(help="The claimed epsilon.")] = None,
     delta: Annotated[float, typer.Option(help="The claim's delta.")] = 1e-5,
-    event: Annotated[str | None, typer.Option(metavar="FILE", help="The claimed event in JSON; - is input.")] = None,
+    event: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The claimed event in JSON; - reads it from standard input.")
+    ] = None,
     data: Annotated[str | None, typer.Option(help="Data set, .npz, .csv or PKG:NAME returning (x, y).")] = None,
     label: Annotated[str | None, typer.Option(help="Label column of a CSV.")] = None,
     pair: Annotated[
@@ -45,7 +47,7 @@ def audit(
     adjacency: Annotated[str, typer.Option(help="add-remove or replace.")] = "add-remove",
     game: Annotated[str, typer.Option(help="runs, sequential, one-run or updates.")] = "runs",
     canary: Annotated[str, typer.Option(help=CANARY_HELP)] = "auto",
-    runs: Annotated[int, typer.Option(help="How many runs; of one-run, canaries.")] = 1000,
+    runs: Annotated[int, typer.Option(help="How many runs; in a one-run game, how many canaries.")] = 1000,
     seconds: Annotated[float | None, typer.Option(help="Time budget; the number of runs is fixed to fit it.")] = None,
     confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.95,
     isolation: Annotated[str, typer.Option(help="Where runs are made: auto, process, fleet, ray or none.")] = "auto",

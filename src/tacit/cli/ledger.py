@@ -85,7 +85,8 @@ def verify(
     receipt: Annotated[
         str | None,
         typer.Option(
-            metavar="R", help="JSON of a receipt, of evidence, or of an export: a file, or the text itself; - is input."
+            metavar="R",
+            help="JSON of a receipt, of evidence, or of an export: a file, or the text itself; - reads it from standard input.",
         ),
     ] = None,
 ) -> Result:
