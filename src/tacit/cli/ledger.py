@@ -86,7 +86,7 @@ def verify(
         str | None,
         typer.Option(
             metavar="R",
-            help="JSON of a receipt, of evidence, or of an export: a file, or the text itself; - reads it from standard input.",
+            help="JSON of a receipt, of evidence, or of an export: a file, the text itself, or - for standard input.",
         ),
     ] = None,
 ) -> Result:
