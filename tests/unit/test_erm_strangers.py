@@ -3,6 +3,7 @@
 import copy
 import datetime
 import pickle
+import warnings
 
 import numpy as np
 import pandas
@@ -21,7 +22,7 @@ from tacit.erm import (
     PrivateLogisticRegression,
     PrivateStandardScaler,
 )
-from tacit.erm.rows import answers, places
+from tacit.erm.rows import answers, numbers, places
 from tacit.events import Gaussian
 from tacit.mechanism import Account
 
@@ -182,3 +183,16 @@ def test_a_time_that_python_does_not_have_is_no_number_and_no_label(far):
     assert found.coef_.shape == (1, 2)
     days = [datetime.date(1970, 1, 2), datetime.date(1970, 1, 3)]
     assert places(answers(column), answers(days)).tolist() == [0, 1] * 20 + [-1]
+
+
+@pytest.mark.parametrize("odd", [np.ma.masked, np.complex64(1), np.complex128(1j), [1], np.array([1])], ids=range(5))
+@pytest.mark.parametrize("kind", [list, lambda rows: pandas.DataFrame(rows, dtype=object)])
+def test_no_entry_and_no_label_makes_numpy_warn(kind, odd):
+    """A warning that one person's value makes tells of it, as an error would."""
+    rows = [[1.0, 2.0], [3.0, 4.0], [5.0, odd]]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = numbers(kind(rows))
+        places(answers([0, 1, odd]), answers([0, 1]))
+    assert [str(item.message) for item in told if "not of a number type" not in str(item.message)] == []
+    assert found[:2].tolist() == rows[:2]

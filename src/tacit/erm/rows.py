@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..core import BadInput
 from ..core.arrays import Array
-from ..mechanism.columns import array_of_column, holds_times, items_of, parts_of
+from ..mechanism.columns import array_of_column, holds_times, items_of, number_of, parts_of
 
 Floats = NDArray[np.float64]
 NUMERIC = "biuf"
@@ -109,6 +109,8 @@ def numbers(x: object) -> Any:
     if getattr(getattr(x, "dtype", None), "kind", "?") in NUMERIC or hasattr(x, "tocsr"):
         return x
     found = x if isinstance(x, np.ndarray) else _array(x)
+    if isinstance(x, list | tuple) and found.ndim == 2 and found.dtype.kind in NUMERIC:
+        return found
     if found.ndim != 2 or found.dtype.kind in NUMERIC or (isinstance(x, np.ndarray) and found.dtype.kind not in "OUS"):
         return x
     if not isinstance(x, list | tuple):
@@ -124,12 +126,9 @@ def _unmasked(x: np.ma.MaskedArray[Any, Any]) -> Floats:
 def number(value: Any) -> float:
     """The number that a value is or spells; NaN for any other. One complex entry makes a frame complex: the others stay
     what they were."""
-    try:
-        if isinstance(value, complex):
-            return value.real if value.imag == 0 else math.nan
-        return float(value)
-    except Exception:  # whatever one person's value does
-        return math.nan
+    if isinstance(value, complex | np.complexfloating):
+        return float(value.real) if value.imag == 0 else math.nan
+    return number_of(value)
 
 
 def answers(y: object, *, guess: bool = False) -> Array:
@@ -182,7 +181,9 @@ def _array(x: object) -> NDArray[np.generic]:
         return array_of_column(x, filled=False).astype(object)
     for kind in (None, object):
         try:
-            found = np.asarray(x, dtype=kind)
+            with warnings.catch_warnings():  # numpy warns of an entry that is masked
+                warnings.simplefilter("ignore")
+                found = np.asarray(x, dtype=kind)
         except Exception:  # entries that make no array; rows of different lengths are refused by scikit-learn's check
             continue
         if found.dtype.kind in NUMERIC or kind is object:

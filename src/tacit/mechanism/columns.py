@@ -6,7 +6,9 @@ type of an answer, or the error, would then know that somebody's number is missi
 
 from __future__ import annotations
 
+import math
 import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,8 @@ WHOLE = re.compile(r"(?P<name>u?int(8|16|32|64)|bool)(ean)?(\[pyarrow\])?")
 """Types of whole numbers as these libraries write them, in small letters."""
 TIMES, NESTED = ("date", "timestamp", "duration"), ("list", "struct", "array")
 """How types of dates and times begin, and those of polars that may hold some."""
+SILENT = (float, int, bool, str, type(None))
+"""Types that become floats, or do not, without a word of warning."""
 PLAIN = re.compile(r"(float(16|32|64)?|double|halffloat)(\[pyarrow\])?|array\(.*")
 """Types that these libraries turn into arrays of floats, whatever is missing, and fixed rows of numbers."""
 
@@ -75,6 +79,20 @@ def _item(items: Any, place: int) -> Any:
         return found.as_py() if hasattr(found, "as_py") else found
     except Exception:  # an error that one person's value can cause is a release
         return None
+
+
+def number_of(value: Any) -> float:
+    """One value as a float, NaN where it is none; numpy and torch warn of some, which would be seen."""
+    try:
+        if type(value) in SILENT:
+            return float(value)
+        if value is np.ma.masked or isinstance(value, np.complexfloating):
+            return math.nan
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return float(value)
+    except Exception:  # whatever one person's value does
+        return math.nan
 
 
 def is_column(values: object) -> bool:

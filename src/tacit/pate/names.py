@@ -7,18 +7,15 @@ everybody. An id or a label that is spelled otherwise because somebody else is t
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 
 from ..core import BadInput
 from ..core.arrays import Array
-from ..mechanism.columns import is_column, items_of
+from ..mechanism.columns import is_column, items_of, number_of
 
 NUMBERS = "biuf"
-PLAIN = (float, int, bool, str, type(None))
-"""Types that become floats without a word of warning."""
 
 
 def column(values: object) -> Array:
@@ -54,7 +51,7 @@ def name(value: Any, *, numeric: bool = False) -> str | None:
         if isinstance(plain, bytes):
             plain = plain.decode("utf-8", "surrogateescape")
         if numeric and isinstance(plain, str):
-            plain = number(plain)
+            plain = number_of(plain)
         if plain is None or plain != plain:  # NaN and NaT
             return None
         if isinstance(plain, float) and math.isfinite(plain) and plain == int(plain):
@@ -69,7 +66,7 @@ def numbers(x: object) -> Array:
     found = x if isinstance(x, np.ndarray) else np.asarray(x)
     if found.dtype.kind in NUMBERS:
         return found
-    flat = np.fromiter((number(value) for value in found.ravel().tolist()), dtype=np.float64, count=found.size)
+    flat = np.fromiter((number_of(value) for value in found.ravel().tolist()), dtype=np.float64, count=found.size)
     return flat.reshape(found.shape)
 
 
@@ -101,24 +98,10 @@ def _entries(x: Any, shape: tuple[int, ...]) -> list[float] | None:
     if not isinstance(x, list | tuple | np.ndarray) or len(x) != shape[0]:
         return None
     if len(shape) == 1:
-        return [number(entry) for entry in x]
+        return [number_of(entry) for entry in x]
     found: list[float] = []
     for part in x:
         if (entries := _entries(part, shape[1:])) is None:
             return None
         found += entries
     return found
-
-
-def number(value: Any) -> float:
-    """A value as a number, NaN where it is none; numpy warns of some, which would be seen."""
-    try:
-        if type(value) in PLAIN:
-            return float(value)
-        if value is np.ma.masked or isinstance(value, np.complexfloating):
-            return math.nan
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return float(value)
-    except Exception:
-        return math.nan

@@ -15,7 +15,8 @@ from ..core import BadInput
 from ..core.arrays import Array
 from ..data import Schema, is_frame, table
 from ..data.encoding import encoded, labelled
-from .names import NUMBERS, column, features, name, number
+from ..mechanism.columns import number_of
+from .names import NUMBERS, column, features, name
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +95,7 @@ def places(labels: ArrayLike, classes: Array) -> NDArray[np.int64]:
     if found.dtype.kind in NUMBERS and numeric and _exact(found, classes):
         return _equal(found, classes)
     known = {name(item): place for place, item in enumerate(classes.tolist())}
-    if found.dtype.kind in NUMBERS and not any(math.isfinite(number(item)) for item in classes.tolist()):
+    if found.dtype.kind in NUMBERS and not any(math.isfinite(number_of(item)) for item in classes.tolist()):
         raise BadInput(
             f"Labels are numbers ({found.dtype}), and no class is one, so nobody has a label.",
             fix="Give the classes as they are written in the labels.",
