@@ -207,3 +207,17 @@ def test_a_pass_does_not_go_on_with_records_in_another_order(name: str, form: st
     other = data if form == "in place" else (x.flip(0), y.flip(0)) if form == "tensors" else data[::-1]
     with pytest.raises(BadInput, match="other data, or on the same in another order"):
         step.batches(other)
+
+
+def test_a_list_that_is_shuffled_within_a_pass_is_drawn_from_as_it_was() -> None:
+    """A record that changed its place took part twice in a pass, or never."""
+    plan = Plan(8, 0.25, 4, 1.0, sampling="shuffled", adjacency="replace")
+    data = [(torch.eye(8)[row], row % 2) for row in range(8)]
+    model = nn.Linear(8, 2)
+    step, seen = private(model, torch.optim.SGD(model.parameters(), lr=0.1), plan, rng=0), []
+    for batch in step.batches(data):
+        seen += batch.examples.rows(batch.index)[0].argmax(1).tolist()
+        step(batch)
+        data.reverse()
+        del data[-1]
+    assert sorted(seen) == [*range(8)]

@@ -69,6 +69,7 @@ class Examples:
                 return cls(columns, size(columns), direct=True)
             data = Rows.of(data)
         if isinstance(data, MapStyle) and not isinstance(data, str | bytes | IterableDataset | DataLoader):
+            data = list(data) if type(data) is list else data  # shuffled, it would change who takes part in a pass
             if not len(data):
                 return cls(data, 0, direct=False)
             return cls(data, len(data), direct=False, loader=Loader(reader(data, len(data), collate), workers))
