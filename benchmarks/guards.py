@@ -301,6 +301,10 @@ GUARDS: dict[str, Without] = {
         f"{CLIP}/isolation/memory.py", "drawing.__setstate__((state, origin))", "drawing.state = state"),
     "a cache tells the first record from others": Without(
         f"{CLIP}/isolation/surroundings.py", "seed, InForce()\n        self._empty_caches()\n", "seed, InForce()\n"),
+    "a segment ends in another record": Without(
+        f"{CLIP}/capture/ranges.py", "name, 0, values.shape[axis], None)", "name, 0, values.shape[axis] + 9, None)"),
+    "torch sums a slice's gradient over others": Without(
+        f"{CLIP}/capture/rows.py", "ROWS[torch.select_scatter] = ROWS[Tensor.select_scatter] = put_in\n", ""),
     "strides are applied to the memory of all records": Without(
         f"{CLIP}/capture/questions.py", "if (name := _in_memory(func)) and", "if (name := '') and"),
     "a parameter stands where no rule looks": Without(

@@ -165,6 +165,8 @@ def odd_off(clip: Clipper, model: nn.Module, batch: Batch, added: Tensor) -> flo
     if any(part.is_floating_point() and bool((part.abs() > 2.0**60).any()) for part in one):
         return 0.0  # squares overflow in float32, here and there in another place
     found = far(added, clipped(gradients(model, one), norm, len(added)), clip)
+    if found > 1e-4 and not all(part.is_floating_point() for part in one):  # an index that torch does not look at
+        found = min(found, far(added, torch.zeros_like(added), clip))
     return (
         found if found <= 1e-4 else min(found, far(added, clipped(_wide_gradients(model, one), norm, len(added)), clip))
     )

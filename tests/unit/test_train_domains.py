@@ -264,6 +264,24 @@ def test_operators_that_do_not_look_are_refused() -> None:
             use(Net(use), *batch)
 
 
+def test_a_segment_ends_inside_its_own_record() -> None:
+    """Torch does not look at offsets: one read the next records' numbers, and a large one ended the process."""
+
+    def use(m: Any, x: Tensor, offsets: Tensor) -> Tensor:
+        return torch.segment_reduce(m.layer(x)[0, 0], "sum", offsets=offsets[0], axis=0).sin().sum()[None]
+
+    clip, x, offsets = clipper(use), sequences(), torch.tensor([[0, 2, CLASSES]] * ROWS)
+    assert clip.structure((x, offsets)).together
+    near(total(clip, (x, offsets)), by_a_loop(clip, (x, offsets)))
+    rest = total(clip, (x, offsets), without=2)
+    for beyond in (CLASSES + 2, 10**9, -1):
+        offsets[2, 2] = beyond
+        near(total(clip, (x, offsets)), rest)
+    for wrong in ({"offsets": torch.tensor([0, CLASSES + 1])}, {"lengths": torch.tensor([4, 2**63 - 1, 2**63 - 1, 1])}):
+        with Inside(), pytest.raises(IndexError, match="An index is out of range"):
+            torch.segment_reduce(torch.ones(CLASSES), "sum", **wrong)
+
+
 @pytest.mark.parametrize("asked", [{}, {"check_invariants": False}], ids=["as it is", "unchecked"])
 def test_a_sparse_tensor_is_looked_at_before_it_is_read(asked: dict[str, bool]) -> None:
     """Its indices are a record's: torch does not look at them by itself, and the process ended."""

@@ -357,3 +357,54 @@ def test_strides_of_a_record_do_not_reach_into_others(name: str, records_last: b
     assert clip.structure(batch).together == together
     assert clip.alone_because != probe.DISAGREES  # this is seen before anything is compared
     torch.testing.assert_close(total(clip, batch), by_a_loop(clip.model, batch, C), rtol=1e-4, atol=1e-6)
+
+
+def test_a_slice_in_the_place_of_another_has_its_own_gradient() -> None:
+    """Torch's `vmap` sums it over the slices beside it."""
+    places = (
+        lambda t, s: torch.select_scatter(t, s, 0, 1), lambda t, s: t.select_scatter(s, dim=-2, index=-1),
+        lambda t, s: aten.select_scatter.default(t, s, 0, 1),
+        lambda t, s: aten.select_scatter(self=t, src=s, dim=0, index=1),
+    )  # fmt: skip
+
+    def use(m: Any, x: Tensor) -> Tensor:
+        found = [place(m.layer.weight, m.table(row)[:4]) + place(row.outer(row), m.table(row)[4:8])[:3] for row in x
+                 for place in places]  # fmt: skip
+        return m.last(x) * torch.stack([one.sin().sum() for one in found]).view(len(x), -1).sum(1, keepdim=True)
+
+    clip = clipper(Net(use))
+    batch = torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(2)), torch.arange(ROWS) % CLASSES
+    assert clip.structure(batch).together, clip.alone_because
+    torch.testing.assert_close(total(clip, batch), by_a_loop(clip.model, batch, C), rtol=1e-4, atol=1e-6)
+
+
+def test_a_made_up_record_without_a_gradient_says_nothing_about_the_others() -> None:
+    """Where a logarithm is not defined, a record's NaN was counted into what was compared for all others."""
+    clip = clipper(Net(lambda m, x: m.last(x) * x.log().sum(1, keepdim=True)))
+    batch = torch.rand(ROWS, WIDTH, generator=torch.Generator().manual_seed(2)) + 0.1, torch.arange(ROWS) % CLASSES
+    assert clip.structure(batch).together, clip.alone_because
+    torch.testing.assert_close(total(clip, batch), by_a_loop(clip.model, batch, C), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.skipif(not hasattr(F, "linear_cross_entropy"), reason="this version of torch is older")
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_head_and_its_loss_in_one_run_at_once(*, trained: bool) -> None:
+    """In parts of its own making it asks which tensors have gradients, and gave none to those of records."""
+    head = torch.randn(CLASSES, WIDTH, generator=torch.Generator().manual_seed(3))
+
+    def lost(m: Any, b: Batch) -> Tensor:
+        options, hidden = nn.LinearCrossEntropyOptions(batch_chunk_size=1), m.table(b[0])[:, :WIDTH]
+        given = (m.last.weight if trained else head), b[1]
+        return F.linear_cross_entropy(hidden, *given, reduction="none", options=options)
+
+    model = Net(lambda m, x: x)
+    clip = clipper(model, lost)
+    batch = torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(2)), torch.arange(ROWS) % CLASSES
+    assert clip.structure(batch).together, clip.alone_because
+    rows = [clipper(model, lost).alone(tuple(part[row : row + 1] for part in batch), torch.ones(1).bool()).sums
+            for row in range(ROWS)]  # fmt: skip
+    for name, found in clip(batch, torch.ones(ROWS).bool()).sums.items():
+        torch.testing.assert_close(found, sum(one[name] for one in rows), rtol=1e-4, atol=1e-6)
+    beyond = batch[0], batch[1].clone()
+    beyond[1][2] = CLASSES
+    torch.testing.assert_close(total(clip, beyond), total(clip, beyond, without=2))

@@ -7,6 +7,7 @@ the operation runs, and the record that held it is marked, so that it contribute
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -269,6 +270,14 @@ def _classes(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     return 1, "target", 0, classes - 1, _given(args, kwargs, 4, "ignore_index", -100)
 
 
+def _classes_of_head(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    """Labels of a linear layer and cross-entropy in one."""
+    weight, ignored = _given(args, kwargs, 1, "linear_weight"), kwargs.get("ignore_index")
+    if not isinstance(weight, Tensor) or not weight.ndim:
+        return None
+    return 2, "target", 0, weight.shape[0] - 1, -100 if ignored is None else ignored
+
+
 def _margin(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     """Labels of the multi-class margin."""
     values = _given(args, kwargs, 0, "input")
@@ -333,6 +342,16 @@ def _ctc(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     return [(1, "targets", 0, values.shape[-1] - 1, None), *lengths]
 
 
+def _segments(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    """Where segments begin and end, at which torch does not look, and their lengths, of which it sees the sum only."""
+    values, axis = _given(args, kwargs, 0, "data"), kwargs.get("axis", 0)
+    if not isinstance(values, Tensor) or not isinstance(axis, int) or not values.ndim:
+        return None
+    nowhere = sys.maxsize  # both are given by name
+    return [(nowhere, name, 0, values.shape[axis], None) for name in ("offsets", "lengths")]
+
+
+PLACES[torch.segment_reduce] = _segments
 PLACES |= dict.fromkeys((F.ctc_loss, torch.ctc_loss, torch._ctc_loss), _ctc)
 PLACES[F.embedding] = _rows_of(1, "weight")
 PLACES[torch.embedding] = lambda args, kwargs: (1, "indices", 0, _given(args, kwargs, 0, "weight").shape[0] - 1, None)
@@ -340,6 +359,8 @@ PLACES[F.embedding_bag] = _rows_of(1, "weight")
 PLACES |= dict.fromkeys((torch.embedding_bag, torch._embedding_bag), PLACES[torch.embedding])
 PLACES[F.cross_entropy] = _classes
 PLACES[F.nll_loss] = _classes
+if hasattr(F, "linear_cross_entropy"):
+    PLACES[F.linear_cross_entropy] = _classes_of_head
 PLACES[F.multi_margin_loss] = _margin
 PLACES[F.multilabel_margin_loss] = _margins
 PLACES[F.one_hot] = _one_hot
