@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import enum
 import tomllib
 from pathlib import Path
 
@@ -278,3 +279,11 @@ def test_the_least_whole_number_makes_no_warning_and_missing_ones_raise_nothing(
 def test_a_dictionary_of_dates_beyond_pythons_is_read():
     dates = pa.array([1, 2**31 - 1], pa.int32()).cast(pa.date32()).dictionary_encode()
     assert table(pa.table({"d": dates}))["d"].as_days()[0] == 1
+
+
+def test_members_of_an_enum_of_texts_are_the_same_words_beside_an_odd_value():
+    kind = enum.Enum("Kind", {"ILL": "ill", "WELL": "well"}, type=str)
+    for odd in ([], [1]):
+        values = table(pd.DataFrame({"c": pd.Series([kind.ILL, kind.WELL, "ill", *odd], dtype=object)}))["c"]
+        codes, texts = values.as_words()
+        assert [texts[code] for code in codes[:3]] == ["ill", "well", "ill"]

@@ -159,6 +159,8 @@ def _word(value: object) -> str | None:
     try:
         if value is None or bool(value != value):
             return None
+        if isinstance(value, str):  # of a class of its own, such as an Enum of texts: Arrow reads the text too
+            return str.__str__(value)
         return str(value.real if isinstance(value, complex) and value.imag == 0 else value)
     except Exception:  # whatever one person's value does
         return None
