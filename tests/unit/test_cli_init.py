@@ -70,6 +70,23 @@ def test_on_a_terminal_it_asks(tacit_, monkeypatch):
     assert Schema.read("people.schema.toml").derived == ()
 
 
+def test_a_wrong_answer_is_asked_for_again_and_nothing_about_columns_that_are_left_out(tacit_, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    shown = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal("sick\nill\nwho\n\n0-120\n120,0\n0,120\nclerk,nurse\nno,yes\n"))
+    monkeypatch.setattr("tacit.cli.init.terminal", lambda: shown)
+    assert tacit_("init", "people.csv")[0] == 0
+    assert "There is no column 'sick'." in shown.getvalue()
+    assert "There is no column 'who'." in shown.getvalue()
+    assert shown.getvalue().count("Public range of age") == 3
+    assert "of number" not in shown.getvalue()
+    schema = Schema.read("people.schema.toml")
+    assert (schema.derived, schema["age"].range) == ((), (0, 120))
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

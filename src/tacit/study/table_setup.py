@@ -6,11 +6,13 @@ import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from ..core import BadInput
 from ..core.files import unwritten, written
-from ..data import Schema, Table, columns_of, infer
+from ..data import Column, Schema, Table, columns_of, infer
 from ..data.decimal_marks import MARKS
 from ..data.frames import named
 from ..data.inference import identifiers
@@ -33,6 +35,7 @@ HOW = {
     True: "everybody takes part in a step with this probability",
     False: "with rate and steps: by noisy gradients (DP-SGD); without them: by the best method for a linear model",
 }
+T = TypeVar("T")
 Ask = Callable[[str, str], str]
 """ask(question, answer if none is given) -> answer"""
 
@@ -189,6 +192,13 @@ def _range(name: str, text: str) -> tuple[Limit, Limit]:
     return ends[0], ends[1]
 
 
+def _ends(name: str, text: str) -> tuple[Limit, Limit]:
+    """A range that a column of numbers or dates can have, the lower end first."""
+    low, high = _range(name, text)
+    Column(name, "date" if isinstance(low, str) else "number", range=(low, high))
+    return low, high
+
+
 def _mark(decimal: str | None) -> str | None:
     if decimal not in (None, *MARKS):
         raise BadInput("--decimal is a point or a comma.", fix="For example --decimal ,")
@@ -200,24 +210,42 @@ def _list(text: str) -> list[str]:
 
 
 def _asked(table: Table, facts: Facts, ask: Ask) -> Facts:
-    """What was not given as an option; an empty answer leaves it to the data."""
+    """What was not given as an option; an empty answer leaves it to the data, and a wrong one is asked for again."""
     names = list(table.columns)
+
+    def column(answer: str) -> str:
+        if answer not in names:
+            raise BadInput(f"There is no column {answer!r}. Columns: {named(names)}.")
+        return answer
+
     if facts.label is None:
-        facts = replace(facts, label=ask("Which column is to be predicted?", names[-1]))
+        facts = replace(facts, label=_answer(ask, "Which column is to be predicted?", column, names[-1]))
     if facts.unit is None:
-        answer = ask("Which column says whose record a row is? (empty: every row is another person)", "")
-        facts = replace(facts, unit=answer or None)
+        question = "Which column says whose record a row is? (empty: every row is another person)"
+        facts = replace(facts, unit=_answer(ask, question, column))
     schema, ranges, words = _inferred(table, facts), dict(facts.ranges), dict(facts.words)
-    for column in schema.columns:
-        if column.public or column.name in (*ranges, *words):
+    for found in schema.columns:
+        if found.public or found.name in (*ranges, *words, *identifiers(table, schema)):
             continue
-        if column.range is not None:
-            answer = ask(f"Public range of {column.name}, LOW,HIGH (empty: read off the data)", "")
-            ranges |= {column.name: _range(column.name, answer)} if answer else {}
+        if found.range is not None:
+            question = f"Public range of {found.name}, LOW,HIGH (empty: read off the data)"
+            ends = _answer(ask, question, partial(_ends, found.name))
+            ranges |= {found.name: ends} if ends is not None else {}
         else:
-            answer = ask(f"Public words of {column.name}, A,B,... (empty: read off the data)", "")
-            words |= {column.name: _list(answer)} if answer else {}
+            told = _answer(ask, f"Public words of {found.name}, A,B,... (empty: read off the data)", _list)
+            words |= {found.name: told} if told is not None else {}
     return replace(facts, ranges=ranges, words=words)
+
+
+def _answer(ask: Ask, question: str, read: Callable[[str], T], usual: str = "") -> T | None:
+    """What an answer means, asked again until it means something; None if it is empty."""
+    asked = question
+    while answer := ask(asked, usual):
+        try:
+            return read(answer)
+        except BadInput as problem:
+            asked = f"{problem.message}\n{question}"
+    return None
 
 
 def _quoted(text: str) -> str:
