@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 RECORDS = 6
-MOST_NUMBERS = 400
+MOST_NUMBERS = 3000
 Batch = tuple[Tensor, ...]
 
 
@@ -147,7 +147,7 @@ def chosen(trees: list[list[Any]], finishes: list[Callable[[Any], Any]], most: i
             continue
         rows = [first, *(_alike(first, every, place, seed) for seed, every in enumerate(trees[1:], 1))]
         found.setdefault(f"{tree}{[tuple(leaf.shape) for leaf in first]}", Sample(tree, rows, finish))
-    every = sorted(found.values(), key=lambda one: not any(leaf.numel() for leaf in one.leaves))
+    every = sorted(found.values(), key=lambda one: not any(leaf.numel() > 1 for leaf in one.leaves))
     return every[:: max(1, len(every) // most)][:most]
 
 
@@ -264,7 +264,7 @@ class Around(nn.Module):
         """(rows, n) to (rows,): every number counts otherwise, and none is lost where it is large."""
         part = numbers(part).reshape(len(part), -1).to(self.after.dtype) if not part.is_floating_point() else part
         weights = self.after.repeat(part.shape[-1] // 8 + 1)[: part.shape[-1]]
-        return (torch.asinh(part) * weights).sum(-1)
+        return (torch.asinh(part + 1) * weights).sum(-1)
 
 
 def roles_of(leaves: list[Tensor], spelling: Spelling) -> Iterator[str]:

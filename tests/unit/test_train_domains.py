@@ -313,3 +313,16 @@ def test_offsets_that_begin_at_zero_are_made_up() -> None:
 
     clip, batch = clipper(use), (torch.tensor([[0, 2, 1]] * ROWS), torch.tensor([[0, 2]] * ROWS))
     near(total(clip, batch), by_a_loop(clip, batch))
+
+
+def test_a_parameter_may_have_a_domain() -> None:
+    """Weights that are moved for a comparison left it, and what torch said of that came out."""
+
+    def use(m: Any, x: Tensor, y: Tensor) -> Tensor:
+        return F.binary_cross_entropy(m.chance, y[0, 0], weight=x[0, 0, :CLASSES] ** 2, reduction="sum")[None]
+
+    model = Net(use)
+    model.chance = nn.Parameter(torch.full((CLASSES,), 0.001))
+    y = torch.rand(ROWS, 1, CLASSES, generator=torch.Generator().manual_seed(3))
+    clip = Clipper(model, lambda m, b: m(*b), dict(model.named_parameters()), C)
+    near(total(clip, (sequences(), y)), by_a_loop(clip, (sequences(), y)))
