@@ -291,6 +291,8 @@ GUARDS: dict[str, Without] = {
         f"{CLIP}/isolation/c_objects.py", "            self.put(self.noted)\n", "            pass\n"),
     "a record leaves a setting of torch": Without(
         f"{CLIP}/isolation/settings.py", "                put(noted)\n", "                pass\n"),
+    "a record leaves a setting of the process": Without(
+        f"{CLIP}/isolation/settings.py", "    (_folder, _enter),\n", ""),
     "a record leaves a mode in force": Without(
         f"{CLIP}/isolation/settings.py", "    for _ in now[kept:]:\n        pop()\n", ""),
     "a record ends a mode": Without(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import struct
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -36,10 +38,6 @@ SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[], object]]] = {
         lambda: torch._C._set_deterministic_fill_uninitialized_memory(False),
     ),
     "nnpack": (torch._C._get_nnpack_enabled, lambda: torch._C._set_nnpack_enabled(False)),
-    "checks of sparse tensors": (
-        torch._C._check_sparse_tensor_invariants,
-        lambda: torch._C._set_check_sparse_tensor_invariants(not torch._C._check_sparse_tensor_invariants()),
-    ),
     "reductions in half precision": (
         torch._C._get_cublas_allow_fp16_reduced_precision_reduction,
         lambda: torch._C._set_cublas_allow_fp16_reduced_precision_reduction(False),
@@ -51,6 +49,8 @@ SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[], object]]] = {
     ),
     "a level of forward derivatives": (lambda: forward_ad._current_level, forward_ad.enter_dual_level),
     "a number of threads": (torch.get_num_threads, lambda: torch.set_num_threads(torch.get_num_threads() + 1)),
+    "thresholds of garbage collection": (gc.get_threshold, lambda: gc.set_threshold(999, 10, 10)),
+    "how often threads take turns": (sys.getswitchinterval, lambda: sys.setswitchinterval(0.25)),
 }
 
 

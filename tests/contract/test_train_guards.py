@@ -249,6 +249,8 @@ GUARDS: list[tuple[str, str, str, str]] = [
      "unit/test_train_put_back.py", "test_objects_of_c_code_are_put_back"),
     ("a record leaves a setting of torch", f"{TRAIN}.isolation.settings:Flags",
      "unit/test_train_put_back.py", "test_settings_of_torch_are_put_back"),
+    ("a record leaves a setting of the process", f"{TRAIN}.isolation.settings:Flags",
+     "unit/test_train_put_back.py", "test_settings_of_the_process_are_put_back"),
     ("a record leaves a mode in force", f"{TRAIN}.isolation.settings:InForce",
      "unit/test_train_put_back.py", "test_what_a_record_left_in_force_is_left_for_it"),
     ("a record ends a mode", f"{TRAIN}.isolation.settings:_put_modes",

@@ -1,13 +1,18 @@
 """What a record changes beyond Python's own objects is put back after it: C objects, settings, modes, caches."""
 
 import functools
+import gc
+import os
 import struct
+import sys
 import threading
 import time
 import types
 import warnings
+from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -61,6 +66,29 @@ def test_settings_of_torch_are_put_back() -> None:
 
     around().run(0, change)
     assert [get() for get, _ in FLAGS] == noted
+
+
+def test_settings_of_the_process_are_put_back() -> None:
+    def change() -> None:
+        os.chdir("/")
+        gc.disable()
+        gc.set_threshold(999)
+        sys.setswitchinterval(0.5)
+        sys.set_int_max_str_digits(5000)
+
+    def now() -> tuple[object, ...]:
+        return Path.cwd(), gc.isenabled(), gc.get_threshold(), sys.getswitchinterval(), sys.get_int_max_str_digits()
+
+    noted = now()
+    around().run(0, change)
+    assert now() == noted
+
+
+def test_a_working_folder_that_is_gone_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert around().run(0, lambda: 1) == 1
 
 
 class Quiet(TorchFunctionMode):

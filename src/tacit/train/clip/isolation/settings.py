@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -86,6 +89,27 @@ class Flags:
         return ""
 
 
+def _folder() -> str | None:
+    """The working folder; None if it was removed."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return None
+
+
+def _enter(noted: str | None) -> None:
+    if noted is not None:
+        os.chdir(noted)
+
+
+def _set_thresholds(noted: tuple[int, int, int]) -> None:
+    gc.set_threshold(*noted)
+
+
+def _collect(noted: bool) -> None:
+    (gc.enable if noted else gc.disable)()
+
+
 def _device() -> torch.device | None:
     chosen = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
     return None if chosen is None else chosen.device
@@ -165,6 +189,11 @@ FLAGS: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
     (torch.is_warn_always_enabled, torch.set_warn_always),
     (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
     (sys.getrecursionlimit, sys.setrecursionlimit),
+    (sys.getswitchinterval, sys.setswitchinterval),
+    (sys.get_int_max_str_digits, sys.set_int_max_str_digits),
+    (gc.get_threshold, _set_thresholds),
+    (gc.isenabled, _collect),
+    (_folder, _enter),
     *((getattr(torch._C, get), getattr(torch._C, put)) for get, put in _NAMED if hasattr(torch._C, get)),
 )
 PASSING = (torch.is_grad_enabled, torch._C._get_torch_function_state)  # type: ignore[attr-defined]

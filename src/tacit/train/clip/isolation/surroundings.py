@@ -42,8 +42,9 @@ Called = dict[CodeType, dict[str, Any]]
 """Code of libraries that has been called, with the variables of its module."""
 UNCOVERED = (
     "what a model or loss that runs one record at a time keeps from one record for the next in files, other processes "
-    "or threads, in memory of C libraries, by what runs when an object is deleted, in variables of Python's own or of "
-    "installed libraries that its code does not name, or where it disables the restoring itself"
+    "or threads, in memory of C libraries, by what runs when an object is deleted, in handlers of signals, in how many "
+    "references or subclasses an object has, in variables of Python's own or of installed libraries that its code does "
+    "not name, or where it disables the restoring itself"
 )
 
 
