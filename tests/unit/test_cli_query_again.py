@@ -28,3 +28,24 @@ def test_opening_a_file_that_is_no_ledger_leaves_nothing_beside_it(tmp_path):
         with pytest.raises(tacit.BadInput, match="not a ledger"):
             tacit.Ledger(tmp_path / name)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.db", "note.db"]
+
+
+def test_an_allotment_limits_who_asks_on_the_command_line(tmp_path, capsys, monkeypatch):
+    pyarrow.parquet.write_table(pyarrow.table({"who": range(50)}), tmp_path / "people.parquet")
+    budget = tacit.Ledger.create(tmp_path / "budget.db", epsilon=3, delta=0, unit="who")
+    budget.allot(0.5, analyst="ann")
+    budget.allot(0.25, purpose="survey")
+    command = Command(capsys, monkeypatch)
+    asked = ("query", str(tmp_path / "people.parquet"), "--unit", "who", "--users")
+    paying = (*asked, "--ledger", str(tmp_path / "budget.db"))
+    assert command(*asked, "--epsilon", "0.1", "--analyst", "ann")[0] == 2
+    assert "remaining       epsilon 0.5" in command(*paying, "--epsilon", "1", "--analyst", "ann", "--preview")[1]
+    assert command(*paying, "--epsilon", "1", "--analyst", "ann")[0] == 3
+    assert command(*paying, "--epsilon", "0.4", "--purpose", "survey")[0] == 3
+    assert budget.remaining() == 3
+    kept = (*paying, "--epsilon", "0.25", "--analyst", "ann", "--purpose", "survey", "--key", "monday")
+    assert command(*kept)[0] == 0
+    assert "nothing: this is the answer" in command(*kept)[1]
+    assert command(*paying, "--epsilon", "1")[0] == 0
+    assert next((entry.analyst, entry.purpose) for entry in budget.entries()) == ("ann", "survey")
+    assert budget.remaining(analyst="ann") == 0.25

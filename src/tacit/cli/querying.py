@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ..core import AnswerStore
+from ..core import AnswerStore, Charger
 from ..core.errors import Argument, BadInput
 from ..core.files import shown, written
 from ..core.files import text as read_text
@@ -98,6 +98,8 @@ def query(
     max_groups: Annotated[int, typer.Option(help="Groups that one person counts in.")] = 1,
     max_rows: Annotated[int, typer.Option(help="Rows that one person counts with in a group.")] = 1,
     ledger: Annotated[str | None, typer.Option(metavar="URL", help="The budget that pays.")] = None,
+    analyst: Annotated[str, typer.Option(help="Who asks: their allotment pays too.")] = "",
+    purpose: Annotated[str, typer.Option(help="What for: the allotment of this purpose pays too.")] = "",
     key: Annotated[
         str | None, typer.Option(help="A name: asked again with it, the same answer comes back and costs nothing.")
     ] = None,
@@ -118,7 +120,8 @@ def query(
         _check_out(Path(out), Path(source))
     budget = None if ledger is None else opened(ledger)
     facts = None if schema is None else Schema.read(schema)
-    table = Table(source, unit=unit, schema=facts, max_groups=max_groups, max_rows=max_rows, ledger=budget)
+    payer = _payer(budget, purpose, analyst)
+    table = Table(source, unit=unit, schema=facts, max_groups=max_groups, max_rows=max_rows, ledger=payer)
     table = table.where(*where) if where else table
     limits = None if bounds is None else _bounds(bounds)
     columns = {"sum": sum_ or [], "mean": mean or [], "variance": variance or []}
@@ -144,6 +147,17 @@ def query(
     else:
         question = _question(table, count, users, columns, limits, histogram, edges)
     return _answered(question, Wanted(epsilon, _delta(question, delta, budget), key, preview, out, seed))
+
+
+def _payer(budget: Ledger | None, purpose: str, analyst: str) -> Charger | None:
+    """The budget, in the name of whoever asks."""
+    if not purpose and not analyst:
+        return budget
+    if budget is None:
+        raise BadInput("--analyst and --purpose say whose part of a budget pays.", fix="Give --ledger.")
+    from ..mechanism import Account
+
+    return Account(budget, purpose, analyst)
 
 
 def _delta(question: Query[Any], given: float | None, budget: Ledger | None) -> float:
@@ -177,6 +191,9 @@ def _answered(question: Query[Any], wanted: Wanted) -> Result:
 
 def _is_kept(ledger: object, key: str | None) -> bool:
     """Whether the ledger has an answer under the key: it is given again, and nothing is charged."""
+    from ..mechanism import Account
+
+    ledger = ledger.ledger if isinstance(ledger, Account) else ledger
     return key is not None and isinstance(ledger, AnswerStore) and ledger.stored(key) is not None
 
 

@@ -75,8 +75,7 @@ class Query(ABC, Generic[Prices]):
         found = self._prices(check.positive("epsilon", epsilon), check.delta(delta))
         errors = self._errors(found)
         single = next(iter(errors.values())) if len(errors) == 1 else errors
-        remaining = getattr(_behind(self.ledger), "remaining", None)
-        left = remaining() if callable(remaining) else None
+        left = _left(self.ledger)
         return Price(single, self._event(found), left, self.confidence, self._notes(found))
 
     def release(self, *, epsilon: float, delta: float = 0.0, key: str | None = None, rng: Random = None) -> Answer:
@@ -198,3 +197,15 @@ def _behind(ledger: object) -> object:
     while isinstance(ledger, Account):
         ledger = ledger.ledger
     return ledger
+
+
+def _left(ledger: object) -> float | None:
+    """What remains for whoever asks; None where the ledger does not say."""
+    asks = {"analyst": "", "purpose": ""}
+    while isinstance(ledger, Account):
+        asks = {"analyst": ledger.analyst or asks["analyst"], "purpose": ledger.purpose or asks["purpose"]}
+        ledger = ledger.ledger
+    remaining = getattr(ledger, "remaining", None)
+    if not callable(remaining):
+        return None
+    return float(remaining(**asks) if any(asks.values()) else remaining())
