@@ -130,3 +130,48 @@ def test_what_attributes_and_hooks_say_is_read_anew_where_it_changed() -> None:
     assert listed.now() == modes.modes(model.modules()) != before
     model.warm, model.fresh = True, "yes"
     assert listed.now() == modes.modes(model.modules()) != before
+
+
+CALLS: list[int] = []
+
+
+class Flipping(nn.Module):
+    """In a place where `nn.Tanh` was: no attribute tells them apart."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return -torch.tanh(x)
+
+
+class Counting(nn.Module):
+    """It counts its calls beside the model."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        CALLS.append(1)
+        return torch.tanh(x) * (-1) ** len(CALLS)
+
+
+def exchanged(new: nn.Module, *, compile: bool) -> tuple[Tensor, str]:
+    """The gradient after a module was exchanged between two steps, and why records then ran one at a time."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 3))
+    speed, sgd = Speed(physical_batch=COUNT, compile=compile), torch.optim.SGD(model.parameters(), 0.0)
+    step = private(model, sgd, Plan(COUNT, 1.0, 2, 1e-7, CLIP, sampling="full"), loss=loss, rng=1, speed=speed)
+    for batch in step.batches((torch.randn(COUNT, WIDTH, generator=torch.Generator().manual_seed(0)), LABELS)):
+        step(batch)
+        model[1] = new
+    return torch.cat([part.grad.flatten() for part in model.parameters()]), step._clipper.alone_because
+
+
+LABELS = torch.arange(COUNT) % 3
+
+
+def test_a_compiled_step_follows_a_module_that_is_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    eager, compiled_ = (exchanged(Flipping(), compile=way)[0] for way in (False, True))
+    assert torch.allclose(eager, compiled_, atol=1e-6)
+    assert not torch.allclose(eager, exchanged(nn.Tanh(), compile=True)[0], atol=1e-3)
+
+
+def test_a_module_that_is_exchanged_is_looked_at_before_it_runs() -> None:
+    assert exchanged(Flipping(), compile=False)[1] == ""
+    assert "CALLS" in exchanged(Counting(), compile=False)[1]

@@ -471,6 +471,7 @@ CHANGES = {
         lambda m: setattr(m[2].weight, "data", torch.zeros(CLASSES, 9)),
         "2.weight has another dtype, shape",
     ),
+    "another order in memory": (lambda m: setattr(m[2].weight, "data", torch.zeros(8, CLASSES).T), "memory format"),
     "a trained one frozen": (lambda m: m[2].weight.requires_grad_(False), "frozen or replaced"),
 }
 

@@ -121,7 +121,7 @@ class Watched:
         for name, tensor, kind in self.kinds:
             if _kind(tensor) != kind:
                 raise BadInput(
-                    f"Parameter {name} has another dtype, shape or device than when the step was made.",
+                    f"Parameter {name} has another dtype, shape, memory format or device than when the step was made.",
                     fix="Call model.bfloat16(), model.half() or model.to(...) before the step is made.",
                 )
         if _count(self.optimizer) != self.moved:
@@ -153,8 +153,9 @@ def _in(held: Mapping[str, object], name: str) -> object:
     return held[name] if name in held else None  # noqa: SIM401
 
 
-def _kind(tensor: Tensor) -> tuple[torch.dtype, torch.Size, torch.device]:
-    return tensor.dtype, tensor.shape, tensor.device
+def _kind(tensor: Tensor) -> tuple[torch.dtype, torch.Size, torch.device, tuple[int, ...]]:
+    """What a compiled step takes for constant; a parameter without strides is never compiled."""
+    return tensor.dtype, tensor.shape, tensor.device, tensor.stride() if tensor.layout is torch.strided else ()
 
 
 def _count(optimizer: torch.optim.Optimizer) -> int:

@@ -23,10 +23,11 @@ Modes = tuple[tuple[str, Any], ...]
 
 
 def modes(modules: Iterable[nn.Module]) -> Modes:
-    """Plain attributes of the modules, by name, and which hooks they have."""
+    """Plain attributes of the modules, by name, which hooks they have, and the classes whose code they run."""
     found: list[tuple[str, Any]] = []
     for module in modules:
         held = module.__dict__
+        found.append(("class", f"{type(module).__qualname__} {id(type(module))}"))
         found += [pair for pair in held.items() if type(pair[1]) in PLAIN]
         found += [(name, str(list(held[name]))) for name in HOOKS if held.get(name)]
     return tuple(found)
