@@ -141,11 +141,27 @@ def test_queries_that_can_be_stopped_are_not_asked_twice_for_one_charge():
     mechanism.above_threshold(iter([1.0, 2.0]), 1, sensitivity=1, epsilon=1, ledger=ledger)
 
 
-WORDS = [datetime.date(2026, 1, 2), datetime.datetime(2026, 1, 2, 3), Decimal("1.50"), b"x", float("inf"), None, 1.5]
+class Unspelt:
+    """A key that has no text."""
+
+    def __repr__(self):
+        raise RuntimeError
+
+
+WORDS = [
+    Unspelt(),
+    datetime.date(2026, 1, 2),
+    datetime.datetime(2026, 1, 2, 3),
+    Decimal("1.50"),
+    b"x",
+    float("inf"),
+    None,
+    1.5,
+]
 WORDS += [("a", datetime.date(2026, 1, 1)), frozenset([1]), 1 + 2j, True, np.int64(7), 10**5000, "\udc80", "\u00e4"]
 WORDS += [np.datetime64("2026-01-02"), np.datetime64("2026-01-02", "ns"), np.timedelta64(3, "D"), np.bytes_(b"x")]
 WORDS += [np.float64("nan"), np.longdouble(1.5), np.complex128(1j), ("a", np.datetime64("2026-01-02"))]
-TEXTS = (frozenset, complex, np.timedelta64, np.longdouble)
+TEXTS = (Unspelt, frozenset, complex, np.timedelta64, np.longdouble)
 
 
 @pytest.mark.parametrize("word", WORDS, ids=lambda word: type(word).__name__)

@@ -163,7 +163,15 @@ def _encode(value: Value) -> Any:
     for name, (kind, write, _) in WRITTEN.items():
         if type(value) is kind:
             return {name: write(value)}
-    return {"text": str(value).encode("utf-8", "backslashreplace").decode()}
+    return {"text": _spelt(value).encode("utf-8", "backslashreplace").decode()}
+
+
+def _spelt(value: Value) -> str:
+    """The text of an object. If it raised, the answer could not be stored, and would be drawn again for one charge."""
+    try:
+        return str(value)
+    except Exception:
+        return f"{type(value).__name__} {hash(value)}"
 
 
 def _plain(value: Value) -> bool:
