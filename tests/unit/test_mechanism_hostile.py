@@ -145,7 +145,14 @@ class Unspelt:
     """A key that has no text."""
 
     def __repr__(self):
-        raise RuntimeError
+        raise SystemExit
+
+
+def nested(depth):
+    word = ()
+    for _ in range(depth):
+        word = (word,)
+    return word
 
 
 WORDS = [
@@ -162,6 +169,15 @@ WORDS += [("a", datetime.date(2026, 1, 1)), frozenset([1]), 1 + 2j, True, np.int
 WORDS += [np.datetime64("2026-01-02"), np.datetime64("2026-01-02", "ns"), np.timedelta64(3, "D"), np.bytes_(b"x")]
 WORDS += [np.float64("nan"), np.longdouble(1.5), np.complex128(1j), ("a", np.datetime64("2026-01-02"))]
 TEXTS = (Unspelt, frozenset, complex, np.timedelta64, np.longdouble)
+
+
+def test_a_key_that_is_nested_deeply_is_stored():
+    ledger = ledgers.Keeping()
+    answers = [
+        mechanism.unknown_keys({nested(3000): 900}, epsilon=1, delta=1e-6, ledger=ledger, key="a", rng=seed).text()
+        for seed in (1, 2)
+    ]
+    assert answers[0] == answers[1]
 
 
 @pytest.mark.parametrize("word", WORDS, ids=lambda word: type(word).__name__)

@@ -155,7 +155,7 @@ def _encode(value: Value) -> Any:
     if isinstance(value, np.generic):
         return _encode_scalar(value)
     if isinstance(value, dict):
-        return {"pairs": [[_encode(key), _encode(item)] for key, item in value.items()]}
+        return {"pairs": [[_encode_key(key), _encode(item)] for key, item in value.items()]}
     if isinstance(value, list | tuple):
         return [_encode(item) for item in value]
     if value is None or isinstance(value, bool) or _plain(value):
@@ -163,15 +163,17 @@ def _encode(value: Value) -> Any:
     for name, (kind, write, _) in WRITTEN.items():
         if type(value) is kind:
             return {name: write(value)}
-    return {"text": _spelt(value).encode("utf-8", "backslashreplace").decode()}
+    return {"text": str(value).encode("utf-8", "backslashreplace").decode()}
 
 
-def _spelt(value: Value) -> str:
-    """The text of an object. If it raised, the answer could not be stored, and would be drawn again for one charge."""
+def _encode_key(key: Value) -> Any:
+    """A key of any type. If it raised, the answer could not be stored, and would be drawn again for one charge."""
     try:
-        return str(value)
-    except Exception:
-        return f"{type(value).__name__} {hash(value)}"
+        return _encode(key)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # one that has no text, or is nested too deeply
+        return {"text": f"{type(key).__name__} {id(key)}"}
 
 
 def _plain(value: Value) -> bool:

@@ -88,7 +88,9 @@ def _released(counts: Mapping[Hashable, int], scale: Fraction, limit: int, sourc
 def _shown(name: Hashable) -> str:
     try:
         return repr(name)
-    except Exception:  # Python writes no whole number of very many digits, and a raise would tell of the key
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # Python writes no whole number of very many digits, and a raise would tell of the key
         return str(hash(name))
 
 
