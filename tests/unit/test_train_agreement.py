@@ -181,6 +181,23 @@ def test_records_of_somebody_elses_data_set_are_looked_at_and_random_ones_are_no
     assert term(Items(0.0, 1.0)) == first  # from a generator that all processes share, wherever it stands
 
 
+def test_parts_of_a_random_data_set_are_told_apart_by_their_rows() -> None:
+    """Each process took a part of its own: the sample was drawn as if all had the same records."""
+
+    class Random(torch.utils.data.Dataset):
+        def __len__(self) -> int:
+            return 8
+
+        def __getitem__(self, row: int) -> torch.Tensor:
+            return torch.tensor(np.random.default_rng().normal(size=2))
+
+    parts = [torch.utils.data.Subset(Random(), rows) for rows in ([0, 1, 2, 3], [4, 5, 6, 7], range(4))]
+    parts += [torch.utils.data.Subset(parts[0], [0, 1]), torch.utils.data.Subset(parts[1], [0, 1])]
+    first, second, again, inner, other = (data_term(part, None, None, bytes(32))[0] for part in parts)
+    assert first == again
+    assert len({first, second, inner, other}) == 4
+
+
 def test_data_are_known_by_a_keyed_hash() -> None:
     x = torch.arange(6.0).reshape(3, 2)
     one, other = bytes(32), bytes([1] * 32)

@@ -93,6 +93,7 @@ class Course:
         Also needed where one draw decides about several steps: if a run were resumed within a pass on records in
         another order, a record could take part twice.
         """
+        step.check_unbroken()  # others would take what this process sends here for a part of their step
         self._data = (data, users, most, collate)
         if step._workers.count == 1 and DATA not in self.terms and step.plan.steps_per_draw == 1:
             return

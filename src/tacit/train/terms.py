@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
+from torch.utils.data import Subset
 
 from .. import __version__
 from ..core import BadInput, TacitError
@@ -99,8 +100,9 @@ def data_term(
     """A keyed hash of the data and of whose records they are, or why they were refused.
 
     Tensors and arrays are hashed whole, and so are lists of records, as tensors. Another map-style data set is
-    identified by its kind, its length, the fingerprint that data sets of Hugging Face carry, and some of its records,
-    which are read several times. Where one differs from itself, the data set is random and its records say nothing.
+    identified by its kind, its length, the rows that a `Subset` takes, the fingerprint that data sets of Hugging Face
+    carry, and some of its records, which are read several times. Where one differs from itself, the data set is random
+    and its records say nothing.
     """
     code = hmac.new(key, digestmod=hashlib.sha256)
     try:
@@ -115,6 +117,7 @@ def data_term(
         mark = getattr(examples.data, "_fingerprint", "")
         kind = type(examples.data)
         code.update(f"{kind.__module__}.{kind.__qualname__} {examples.count} {mark}".encode())
+        _update_rows(code, examples.data)
         _update_some(code, examples.data, examples.count, key, collate)
     if users is not None:
         codes = user_codes(users)
@@ -135,6 +138,13 @@ def _update(code: hmac.HMAC, data: Any) -> None:
     for name, value in items:
         code.update(f"{name!r}:".encode())
         _update(code, value)
+
+
+def _update_rows(code: hmac.HMAC, data: object) -> None:
+    """Hash which rows are taken of the data set inside; those of a random one tell processes with other parts apart."""
+    while isinstance(data, Subset):
+        code.update(repr([*data.indices]).encode())
+        data = data.dataset
 
 
 def _update_records(code: hmac.HMAC, records: list[object] | Rows, collate: Collate | None) -> None:
