@@ -1,6 +1,6 @@
 """Every operator and module of torch, with the inputs that torch tests them with: does private training keep its word?
 
-    python benchmarks/operators.py [--quick] [--only NAME ...] [--spellings NAME ...] [--samples 2]
+    python benchmarks/operators.py [--quick] [--only NAME ...] [--spellings NAME ...] [--samples 2] [--rows FILE]
 
 A small model is made around each (`operators_samples.py`), in several spellings. For each model that is accepted:
 
@@ -10,7 +10,7 @@ A small model is made around each (`operators_samples.py`), in several spellings
 - a record with odd values (NaN, infinite, huge, tiny, outside of the domain, an index out of range) never stops the
   run, moves the sum by at most C (1 + r) and changes nothing for the others.
 
-Each operator runs in a process of its own, so one that ends its process is found. Rows are kept in
+Each operator runs in a process of its own, so one that ends its process is found. A summary is kept in
 results/operators.json.
 """
 
@@ -31,15 +31,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from machine import RESULTS, describe, keep
+from machine import describe, keep
 from operators_samples import SPELLINGS, Around, Batch, around, batch_of, cases, modules, operators, wider
 from tacit.core import TacitError
 from tacit.train.clip import Clipper
+from tacit.train.clip.capture.ranges import Inside
 from tacit.train.clip.rounding import ROUNDING
 
 NAME = "operators"
 ROOM = 1 + ROUNDING["float32"]
 SECONDS = 120
+FIGURES = "removed", "odd", "others", "off", "odd off"
 ODD = (float("nan"), -37.5, float("inf"), -float("inf"), 0.0, -0.0, 1e30, 1e-40, 2.0)
 WHOLE = (10**6, -1, 0, -(2**40), 2, 5, 7)
 
@@ -62,13 +64,14 @@ def total(clip: Clipper, batch: Batch, without: int | None = None) -> Tensor:
 
 
 def gradients(model: nn.Module, batch: Batch) -> list[Tensor | None]:
-    """The gradient of every record by ordinary autograd; None where the record raises."""
+    """The gradient of every record by ordinary autograd; None where the record raises, or names a place outside."""
     found: list[Tensor | None] = []
     every = list(model.parameters())
     for place in range(len(batch[-1])):
         torch.manual_seed(7)
         try:
-            value = loss(model, tuple(part[place : place + 1].clone() for part in batch))
+            with Inside():  # torch itself may read there, and end the process
+                value = loss(model, tuple(part[place : place + 1].clone() for part in batch))
             parts = torch.autograd.grad(value.sum(), every, allow_unused=True)
         except Exception:  # whatever a value makes torch raise
             found.append(None)
@@ -160,16 +163,19 @@ def odd(model: Around, batch: Batch, place: int) -> list[tuple[str, Batch]]:
 
 
 def odd_off(clip: Clipper, model: nn.Module, batch: Batch, added: Tensor) -> float:
-    """How far what an odd record added is from its clipped gradient, in clip norms: the lesser of two ways to round."""
+    """How far what an odd record added is from its clipped gradient, in clip norms.
+
+    Nothing is compared where rounding decides: squares overflow, or the loops in float32 and in float64 differ.
+    """
     norm, one = float(clip.clip_norm), tuple(part[1:2] for part in batch)
     if any(part.is_floating_point() and bool((part.abs() > 2.0**60).any()) for part in one):
-        return 0.0  # squares overflow in float32, here and there in another place
-    found = far(added, clipped(gradients(model, one), norm, len(added)), clip)
-    if found > 1e-4 and not all(part.is_floating_point() for part in one):  # an index that torch does not look at
-        found = min(found, far(added, torch.zeros_like(added), clip))
-    return (
-        found if found <= 1e-4 else min(found, far(added, clipped(_wide_gradients(model, one), norm, len(added)), clip))
-    )
+        return 0.0
+    narrow = clipped(gradients(model, one), norm, len(added))
+    found = far(added, narrow, clip)
+    if found <= 1e-4:
+        return found
+    wide = clipped(_wide_gradients(model, one), norm, len(added))
+    return 0.0 if far(narrow, wide, clip) > 1e-3 else min(found, far(added, wide, clip))
 
 
 def _beside_others(clip: Clipper, batch: Batch) -> Tensor:
@@ -309,23 +315,37 @@ def broken(row: dict[str, Any]) -> str:
     return ""
 
 
-def swept(names: list[str], spellings: list[str], most: int, path: Path, *, stored: bool) -> dict[str, Any]:
-    """Rows by operator and spellings; what is in the file already is not tried again."""
-    rows: dict[str, Any] = json.loads(path.read_text())["rows"] if stored and path.is_file() else {}
+def swept(names: list[str], spellings: list[str], most: int, path: Path | None) -> list[dict[str, Any]]:
+    """All rows; a run goes on where the last one with this file stopped."""
+    rows: dict[str, Any] = json.loads(path.read_text()) if path is not None and path.is_file() else {}
     for number, name in enumerate(names):
         asked = [one for one in spellings if f"{name}, {one}" not in rows]
-        if not asked:
-            continue
-        found = apart(name, asked, most)
+        found = apart(name, asked, most) if asked else []
         for one in asked:
             rows[f"{name}, {one}"] = [row for row in found if row.get("spelling", one) == one]
         for row in found:
             if broken(row):
                 print(broken(row).upper(), json.dumps(row), flush=True)
-        if stored and (number % 20 == 19 or number == len(names) - 1):
-            keep(str(path.with_suffix("")), describe("torch"), rows)
+        if path is not None and (number % 20 == 19 or number == len(names) - 1):
+            path.write_text(json.dumps(rows))
             print(number + 1, "of", len(names), flush=True)
-    return rows
+    return [row for found in rows.values() for row in found]
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """How many models run how; for each operator the largest figures of those at once, and every other model."""
+    operators: dict[str, Any] = {}
+    for row in rows:
+        mine = operators.setdefault(row["operator"], {"way": "at once", "spellings": [], "others run": []})
+        if row["way"] != "at once":
+            kept = {key: row[key] for key in ("spelling", "way", "why", *FIGURES) if key in row}
+            mine["others run"].append(kept)
+            continue
+        mine["spellings"].append(row["spelling"])
+        for key in FIGURES:
+            mine[key] = float(f"{max(mine.get(key, 0.0), row.get(key, 0.0)):.6g}")
+    counts = dict(Counter(row["way"] for row in rows))
+    return {"models": len(rows), "operators": len(operators), "ways": counts, "by operator": operators}
 
 
 def main() -> None:
@@ -334,13 +354,14 @@ def main() -> None:
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--spellings", nargs="*", default=list(SPELLINGS))
     parser.add_argument("--samples", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS / f"{NAME}.json")
+    parser.add_argument("--rows", type=Path, help="a file for all rows, with which a run goes on")
     given = parser.parse_args()
     every = [*operators(), *modules()]
     names = (given.only or every)[:: 20 if given.quick else 1]
-    rows = swept(names, given.spellings, given.samples, given.out, stored=not given.quick)
-    flat = [row for found in rows.values() for row in found]
-    print(Counter(row["way"] for row in flat), "broken:", Counter(filter(None, map(broken, flat))))
+    rows = swept(names, given.spellings, given.samples, given.rows)
+    print(Counter(row["way"] for row in rows), "broken:", Counter(filter(None, map(broken, rows))))
+    if not given.quick and not given.only:
+        keep(NAME, describe("torch"), summary(rows))
 
 
 if __name__ == "__main__":
