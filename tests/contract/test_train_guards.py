@@ -45,6 +45,8 @@ GUARDS: list[tuple[str, str, str, str]] = [
      "unit/test_train_total.py", "test_a_record_at_which_an_operation_raises_changes_nothing_for_the_others"),
     ("a batch that runs again holds what code wrote into it", f"{TRAIN}.sums:watched",
      "unit/test_train_own_memory.py", "test_what_code_writes_into_its_records_is_gone_when_the_batch_runs_again"),
+    ("a loss that mixes looks random, since it writes into its records", f"{TRAIN}.capture.probe:_apart",
+     "unit/test_train_own_memory.py", "test_a_loss_that_writes_into_its_records_and_mixes_them_is_refused"),
     ("memory that nobody wrote holds other records", f"{TRAIN}.capture.unwritten:called",
      "unit/test_train_own_memory.py", "test_memory_that_nobody_wrote_holds_zeros"),
     ("who raises in the backward pass is not found", f"{TRAIN}.replaced:_sought",

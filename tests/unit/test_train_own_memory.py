@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tacit.core import BadInput
 from tacit.train.clip import Clipper
 from tacit.train.clip.capture.level import Level
 from tacit.train.clip.capture.ranges import InRange, Inside
@@ -75,6 +76,17 @@ def test_a_model_that_writes_into_its_records_runs_all_at_once_and_leaves_them_a
         expected = expected + gradient * min(1.0, C / float(gradient.norm()))
     assert float((found - expected).norm()) < 1e-4 * C
     assert all(torch.equal(one, other) for one, other in zip(batch, records(), strict=True))
+
+
+def mixed(model: nn.Module, batch: Batch) -> Tensor:
+    x = batch[0]
+    x.mul_(0.5)
+    return each(model, (0.7 * x + 0.3 * x.flip(0), batch[1]))
+
+
+def test_a_loss_that_writes_into_its_records_and_mixes_them_is_refused() -> None:
+    with pytest.raises(BadInput, match="depends on the other examples"):
+        clipper(mixed).structure(records())
 
 
 SIZE = 64

@@ -292,7 +292,7 @@ def _random(loss: Loss, parameters: Mapping[str, Tensor], examples: object) -> b
             for seed in (1, 2, 3):
                 with same_random(seed), InRange():
                     try:
-                        found = loss(examples).detach().nan_to_num()
+                        found = loss(mapped(torch.clone, examples)).detach().nan_to_num()
                     except (RuntimeError, ValueError, LookupError, AssertionError, TypeError):
                         return False
                 first = found if first is None else first
@@ -325,7 +325,7 @@ def _apart(loss: Loss, examples: object, others: object, around: Surroundings, s
     for batch in (examples, examples, *(_beside(row, examples, others) for row in rows)):
         with same_random(seed), torch.enable_grad(), checkpointed(AsItIs()), InRange():
             try:
-                found.append(around.run(seed, partial(loss, batch)).detach())
+                found.append(around.run(seed, partial(loss, mapped(torch.clone, batch))).detach())
             except TacitError:
                 raise
             except Exception:  # user code, on public numbers
