@@ -333,6 +333,7 @@ STRIDES: dict[str, Callable[[Tensor], Tensor]] = {
 MOVES: dict[str, Callable[[Tensor], Tensor]] = {
     "in place": lambda h: h.clone().as_strided_((2,), (2,)), "cut": lambda h: h.detach().clone().resize_(2),
     "cut by another": lambda h: aten.resize_as_(h.detach().clone(), torch.zeros(2)),
+    "enlarged": lambda h: h.detach().clone().addbmm_(h.mean().expand(1, 2, 1), torch.ones(1, 1, 4)).flatten()[:4],
 }  # fmt: skip
 
 

@@ -33,8 +33,11 @@ _ROWS = type(iter(()))
 LYING = frozenset(("stride", "is_contiguous", "dim_order", "storage_offset"))
 STRIDED = frozenset(("as_strided", "as_strided_copy", "as_strided_scatter"))
 """Functions that read memory by strides: inside a level, torch applies them where all records are."""
-MOVED = frozenset(("as_strided_", "resize_", "resize_as_", "set_"))
-"""Functions that give a tensor other memory: inside a level, they change that of all records and not a record's own."""
+MOVED = frozenset(("as_strided_", "resize_", "resize_as_", "set_", "addbmm_"))
+"""Functions that give a tensor other memory: inside a level, they change that of all records and not a record's own.
+
+`addbmm_` enlarges a tensor that is too small for its sum; no other function of torch's does so that writes in place.
+"""
 
 
 def unanswered(func: object, result: object, tensors: Iterable[Tensor], level: Level) -> str:
