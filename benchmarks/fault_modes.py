@@ -26,6 +26,7 @@ from tacit.fleet.spread import spread
 from tacit.loss import Plan
 from tacit.reports.script import bundle
 from tacit.train import fit
+from tacit.train.course import REPEATED
 
 for _name in ("torch._dynamo", "sympy", "altair", "vl_convert", "safetensors.torch", "pyarrow.csv",
               "tacit.cli.training", "tacit.cli.auditing", "tacit.cli.pate",
@@ -194,8 +195,12 @@ def _something(state: Path) -> bool:
 
 
 def _told(folder: Path) -> Any:
-    """The evidence without what differs from run to run, and hashes of all files that must not."""
+    """The evidence without what differs from run to run, and hashes of all files that must not.
+
+    A run that was taken up again says so, among what its proof does not cover.
+    """
     found = json.loads((folder / OUT / "evidence.json").read_text())
+    found["not_covered"] = [text for text in found["not_covered"] if text != REPEATED]
     found["provenance"] = {key: value for key, value in found["provenance"].items() if key not in VOLATILE}
     same = [path for path in sorted((folder / OUT).iterdir()) if path.name in (WEIGHTS, "scores.csv", "labels.npz")]
     left = [path.name for path in folder.iterdir() if path.name.endswith((".unfinished", ".partial"))]

@@ -84,10 +84,11 @@ def test_mutant_nobody_looks_at_what_is_called(way: str, monkeypatch: pytest.Mon
 
 
 def test_an_object_that_cannot_be_put_back_is_refused_only_where_code_that_names_it_is_called() -> None:
-    idle = lambda m, b: each(m(b[0] + (library.counted() if len(b) > 9 else 0.0 * float(b[0].sum()))), b[1])  # noqa: E731
+    read = lambda x: torch.tensor([[float(row.sum())] for row in x])  # noqa: E731
+    idle = lambda m, b: each(m(b[0] + (library.counted() if len(b) > 9 else 0.0) * read(b[0])), b[1])  # noqa: E731
     assert not clipper_of(idle).structure(RECORDS).together
     with pytest.raises(BadInput, match="COUNTER is a itertools"):
-        clipper_of(lambda m, b: each(m(b[0] + library.counted() * float(b[0].sum())), b[1])).structure(RECORDS)
+        clipper_of(lambda m, b: each(m(b[0] + library.counted() * read(b[0])), b[1])).structure(RECORDS)
 
 
 def stubborn(count: Callable[[], float]) -> Any:

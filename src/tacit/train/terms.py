@@ -101,7 +101,7 @@ def data_term(
 
     Tensors and arrays are hashed whole, and so are lists of records, as tensors. Another map-style data set is
     identified by its kind, its length, the rows that a `Subset` takes, the fingerprint that data sets of Hugging Face
-    carry, and some of its records, which are read several times. Where one differs from itself, the data set is random
+    carry, and some of its records. These are read several times: where one differs from itself, the data set is random
     and its records say nothing.
     """
     code = hmac.new(key, digestmod=hashlib.sha256)
