@@ -183,10 +183,10 @@ def table(rows: list[dict[str, Any]], missing: list[str]) -> str:
         f"{counts['exact']} run exactly with all records at once, {counts['one by one']} exactly with one record at a "
         f"time (slower). Refused: {counts['refused']}. Wrong: {counts['wrong']}.",
         "",
-        "Exact means that every parameter's clipped sum is within 1e-4 of the clip norm of a float64 loop over single "
-        f"records. This was tried at batch sizes {', '.join(map(str, SIZES))}, some of which equal the model's heads, "
-        "length or width, and at changed weights. *float64* marks models whose routing or rounding differs in float32; "
-        "they are compared in float64 on both sides. Made by `benchmarks/models.py`.",
+        "Exact means that every parameter's clipped sum is within 1e-4 of the [clip norm](glossary.md) of a float64 "
+        f"loop over single records. This was tried at batch sizes {', '.join(map(str, SIZES))}, some of which equal "
+        "the model's heads, length or width, and at changed weights. *float64* marks models whose routing or rounding "
+        "differs in float32; they are compared in float64 on both sides. Made by `benchmarks/models.py`.",
         "",
         *(f"{library} was not installed, so none of its models is here." for library in missing),
         "| library | architecture | result | distance / C | reason |",
