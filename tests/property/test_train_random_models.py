@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from torch import Tensor
 
 from tacit.train.clip import Clipper
-from tacit.train.clip.sums import Clipped
+from train_mutants import last_twice
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -30,22 +28,9 @@ def test_a_model_at_random_keeps_what_is_promised(models: Any, seed: int) -> Non
 
 def test_mutant_a_sum_that_is_not_clipped(models: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the records' gradients, one is counted twice."""
-    whole = Clipper.together
-
-    def twice(self: Clipper, batch: Any, mask: Tensor, structure: Any) -> Clipped:
-        found = whole(self, batch, mask, structure)
-        last = torch.zeros_like(mask)
-        last[-1] = mask[-1]
-        more = whole(self, batch, last, structure)
-        return Clipped({name: one + more.sums[name] for name, one in found.sums.items()}, *_rest(found))
-
     seed = next(seed for seed in range(2000, 2100) if models.tried(seed)["way"] == "at once")
-    monkeypatch.setattr(Clipper, "together", twice)
+    monkeypatch.setattr(Clipper, "together", last_twice(Clipper.together))
     assert models.bad(models.tried(seed))
-
-
-def _rest(found: Clipped) -> tuple[Tensor, Tensor, Tensor]:
-    return found.norms, found.losses, found.shortened
 
 
 def test_the_kept_models_keep_what_is_promised(models: Any) -> None:

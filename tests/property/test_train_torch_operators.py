@@ -5,16 +5,13 @@ import gc
 import importlib
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from torch import Tensor
 
 from tacit.train.clip import Clipper
-from tacit.train.clip.sums import Clipped
+from train_mutants import last_twice
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -50,16 +47,7 @@ def test_an_operator_of_torch_keeps_what_is_promised(
 
 
 def test_mutant_a_sum_in_which_a_record_counts_twice(benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Clipper.together
-
-    def twice(self: Clipper, batch: Any, mask: Tensor, structure: Any) -> Clipped:
-        found = whole(self, batch, mask, structure)
-        last = torch.zeros_like(mask)
-        last[-1] = mask[-1]
-        more = whole(self, batch, last, structure)
-        return replace(found, sums={name: one + more.sums[name] for name, one in found.sums.items()})
-
-    monkeypatch.setattr(Clipper, "together", twice)
+    monkeypatch.setattr(Clipper, "together", last_twice(Clipper.together))
     assert {benchmark.broken(row) for row in benchmark.looked_at("abs", ["rows"], 1)} == {"bound"}
 
 

@@ -57,11 +57,12 @@ def test_a_model_that_learns_nothing_is_told_so(tacit_):
     assert (status, "about OTHER data" in out) == (1, True)
 
 
-def test_on_a_terminal_it_asks(tacit_, monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
+
+def test_on_a_terminal_it_asks(tacit_, monkeypatch):
     shown = Terminal()
     monkeypatch.setattr("sys.stdin", Terminal("\n\n0,120\nclerk,nurse\nno,yes\n"))
     monkeypatch.setattr("tacit.cli.init.terminal", lambda: shown)
@@ -71,10 +72,6 @@ def test_on_a_terminal_it_asks(tacit_, monkeypatch):
 
 
 def test_a_wrong_answer_is_asked_for_again_and_nothing_about_columns_that_are_left_out(tacit_, monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
     shown = Terminal()
     monkeypatch.setattr("sys.stdin", Terminal("sick\nill\nwho\n\n0-120\n120,0\n0,120\nclerk,nurse\nno,yes\n"))
     monkeypatch.setattr("tacit.cli.init.terminal", lambda: shown)

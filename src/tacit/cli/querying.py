@@ -191,10 +191,10 @@ def _answered(question: Query[Any], wanted: Wanted) -> Result:
 
 def _is_kept(ledger: object, key: str | None) -> bool:
     """Whether the ledger has an answer under the key: it is given again, and nothing is charged."""
-    from ..mechanism import Account
+    from ..mechanism.charging import behind
 
-    ledger = ledger.ledger if isinstance(ledger, Account) else ledger
-    return key is not None and isinstance(ledger, AnswerStore) and ledger.stored(key) is not None
+    memory = behind(ledger)[0]
+    return key is not None and isinstance(memory, AnswerStore) and memory.stored(key) is not None
 
 
 def _check_one(*, others: bool, **alone: str | None) -> None:

@@ -155,7 +155,7 @@ def _encode(value: Value) -> Any:
     if isinstance(value, np.generic):
         return _encode_scalar(value)
     if isinstance(value, dict):
-        return {"pairs": [[_encode_key(key), _encode(item)] for key, item in value.items()]}
+        return {"pairs": [[_encode_key(place, key), _encode(item)] for place, (key, item) in enumerate(value.items())]}
     if isinstance(value, list | tuple):
         return [_encode(item) for item in value]
     if value is None or isinstance(value, bool) or _plain(value):
@@ -166,14 +166,14 @@ def _encode(value: Value) -> Any:
     return {"text": str(value).encode("utf-8", "backslashreplace").decode()}
 
 
-def _encode_key(key: Value) -> Any:
+def _encode_key(place: int, key: Value) -> Any:
     """A key of any type. If it raised, the answer could not be stored, and would be drawn again for one charge."""
     try:
         return _encode(key)
     except KeyboardInterrupt:
         raise
     except BaseException:  # one that has no text, or is nested too deeply
-        return {"text": f"{type(key).__name__} {id(key)}"}
+        return {"text": f"{type(key).__name__} {place}"}
 
 
 def _plain(value: Value) -> bool:

@@ -28,7 +28,7 @@ from ..core import (
 from ..core.evidence import Claim
 from ..core.randomness import Seeded
 from ..core.shown import small
-from ..mechanism import Account
+from ..mechanism.charging import behind
 from .budget import Budget
 from .carried import Carried
 from .trials import by_ensemble, changes, refuse_trial, searched
@@ -244,9 +244,7 @@ def paid(ledger: Charger, event: Event, adjacency: Adjacency, name: str) -> Rece
     """
     if not callable(getattr(ledger, "charge", None)):
         raise BadInput(f"ledger must be a ledger, got {type(ledger).__name__}.", fix='Give tacit.Ledger("budget.db").')
-    purpose, analyst = name, ""
-    while isinstance(ledger, Account):
-        purpose, analyst, ledger = ledger.purpose or purpose, ledger.analyst or analyst, ledger.ledger
+    ledger, purpose, analyst = behind(ledger, name)
     key = f"fit-{secrets.token_hex(16)}"
     if isinstance(ledger, Scoped):
         return ledger.charge(event, key=key, purpose=purpose, analyst=analyst, adjacency=adjacency, unit="record")

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +83,7 @@ class Terms:
     @property
     def neighbours(self) -> Adjacency:
         """The adjacency under which epsilon will hold. Raises Mismatch when the budget counts another one."""
-        scope = _inner(self.ledger)
+        scope = behind(self.ledger)[0]
         if scope is None or not isinstance(scope, Scoped):
             return Adjacency.ADD_REMOVE if self.adjacency is None else Adjacency.of(self.adjacency)
         counted = Adjacency.of(scope.adjacency)
@@ -138,7 +139,7 @@ class Offer:
                     fix=("Give ", Argument("ledger"), ", or leave ", Argument("key"), " out."),
                 )
             return self._answer(draw, terms, None)
-        memory = _inner(ledger)
+        memory = behind(ledger)[0]
         if key is not None and not isinstance(memory, AnswerStore):
             raise BadInput(
                 "This ledger keeps no answers, so the same key would be drawn twice for one charge.",
@@ -188,8 +189,8 @@ class Offer:
         return replace(answer)
 
 
-def _inner(ledger: object) -> object:
-    """The ledger behind an account; a ledger is its own."""
+def behind(ledger: Any, purpose: str = "", analyst: str = "") -> tuple[Any, str, str]:
+    """The ledger behind accounts, with the purpose and the analyst that it is charged for; a ledger is its own."""
     while isinstance(ledger, Account):
-        ledger = ledger.ledger
-    return ledger
+        purpose, analyst, ledger = ledger.purpose or purpose, ledger.analyst or analyst, ledger.ledger
+    return ledger, purpose, analyst

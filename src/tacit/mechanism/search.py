@@ -21,7 +21,7 @@ from ..core.evidence import Claim
 from ..core.randomness import Seeded
 from ..loss import Plan, privacy_loss
 from ..loss.conditions import upper_bound
-from .charging import Account, Random, check_ledger
+from .charging import Random, behind, check_ledger
 from .exact import Uniform, uniform_below
 from .skellam_noise import poisson
 
@@ -242,9 +242,7 @@ def chosen_among(candidates: int, event: RepeatAndSelect) -> str:
 
 
 def _paid(ledger: Charger, event: Event, adjacency: Adjacency, unit: str) -> Receipt:
-    purpose, analyst = "search", ""
-    while isinstance(ledger, Account):
-        purpose, analyst, ledger = ledger.purpose or purpose, ledger.analyst or analyst, ledger.ledger
+    ledger, purpose, analyst = behind(ledger, "search")
     key = f"search-{secrets.token_hex(16)}"
     if isinstance(ledger, Scoped):
         return ledger.charge(event, key=key, purpose=purpose, analyst=analyst, adjacency=adjacency, unit=unit)

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable
 
 from ..core import Adjacency, BadInput, Charger, Event, Mismatch, Receipt, Scoped
-from ..mechanism.charging import Account
+from ..mechanism.charging import behind
 
 NAME = "PATE"
 
@@ -30,12 +30,10 @@ def check_unit(ledger: Charger, unit: str) -> Adjacency:
     """The adjacency that a ledger counts, if it counts this unit."""
     if not callable(getattr(ledger, "charge", None)):
         raise BadInput(f"ledger must be a ledger, got {type(ledger).__name__}.", fix='Give tacit.Ledger("budget.db").')
-    behind: object = ledger
-    while isinstance(behind, Account):
-        behind = behind.ledger
-    if not isinstance(behind, Scoped):
+    scope = behind(ledger)[0]
+    if not isinstance(scope, Scoped):
         return Adjacency.ADD_REMOVE
-    if behind.unit != unit:
+    if scope.unit != unit:
         fix = "Give `users`, or a schema that names the unit." if unit == "record" else "Open a ledger for this unit."
-        raise Mismatch(f"The run counts for one {unit}, and the ledger for one {behind.unit}.", fix=fix)
-    return Adjacency.of(behind.adjacency)
+        raise Mismatch(f"The run counts for one {unit}, and the ledger for one {scope.unit}.", fix=fix)
+    return Adjacency.of(scope.adjacency)

@@ -27,9 +27,7 @@ def arrow_of(series: Any) -> Any:
     if kind in (narwhals().Categorical, narwhals().Enum, narwhals().String):
         try:
             found = series.to_arrow()
-        except (
-            Exception
-        ):  # a text that is not Unicode, or categories of several types: libraries differ in what they say
+        except Exception:  # a text that is not Unicode, or categories of several types: libraries raise differently
             return texts(items_of(series))
     else:
         found = _read(series)

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from ..core import Adjacency, BadInput, Charger, Event, Mismatch, NotFinished, Scoped, Source, check
 from ..core.errors import Argument
 from ..loss.conditions import conditions
-from ..mechanism.charging import Account, Offer, Random, Terms
+from ..mechanism.charging import Offer, Random, Terms, behind
 from ..mechanism.scales import each_failure
 from .answer import Answer, check_titles
 from .bounding import executed
@@ -177,7 +177,7 @@ class Query(ABC, Generic[Prices]):
 
     def _check_ledger(self) -> None:
         """A budget that counts for a person does not cover a release that protects single rows, nor the reverse."""
-        ledger = _behind(self.ledger)
+        ledger = behind(self.ledger)[0]
         if not isinstance(ledger, Scoped):
             return
         if (ledger.unit in ROW_UNITS) != (self.shape.unit is None):
@@ -193,19 +193,10 @@ class Query(ABC, Generic[Prices]):
             )
 
 
-def _behind(ledger: object) -> object:
-    while isinstance(ledger, Account):
-        ledger = ledger.ledger
-    return ledger
-
-
 def _left(ledger: object) -> float | None:
     """What remains for whoever asks; None where the ledger does not say."""
-    asks = {"analyst": "", "purpose": ""}
-    while isinstance(ledger, Account):
-        asks = {"analyst": ledger.analyst or asks["analyst"], "purpose": ledger.purpose or asks["purpose"]}
-        ledger = ledger.ledger
-    remaining = getattr(ledger, "remaining", None)
+    payer, purpose, analyst = behind(ledger)
+    remaining = getattr(payer, "remaining", None)
     if not callable(remaining):
         return None
-    return float(remaining(**asks) if any(asks.values()) else remaining())
+    return float(remaining(analyst=analyst, purpose=purpose) if analyst or purpose else remaining())

@@ -182,7 +182,7 @@ def fit(
     _run(step, mean, batches, history, kept if alone else None, hook or None)
     mean.apply()
     model.eval()
-    step._workers.once(lambda: step.course.end(step))  # what refuses the first process evidence refuses all
+    step._workers.once(lambda: step.course.end(step))  # if it gives the first process no evidence, no process gets any
     found = step.evidence(delta)
     if (mark := fingerprint(model)) is not None:
         found = found.with_(provenance={**found.provenance, FINGERPRINT: mark})

@@ -223,10 +223,8 @@ def _same(loss: Loss, parameters: Mapping[str, Tensor], examples: object, struct
     with torch.no_grad():
         for place, (gradients, _) in enumerate(expected):
             here = torch.arange(len(mask), device=mask.device) == place
-            alone_terms = {
-                name: [term.only(here) for term in parts] for name, parts in terms.items()
-            }  # others may be NaN
-            found = weighted_sums(parameters, alone_terms, here.to(losses.dtype)[None], FLAT)
+            own = {name: [term.only(here) for term in parts] for name, parts in terms.items()}  # others may be NaN
+            found = weighted_sums(parameters, own, here.to(losses.dtype)[None], FLAT)
             if not _near(found, gradients, allowed):
                 return False
     return True

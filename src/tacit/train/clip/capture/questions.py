@@ -4,8 +4,8 @@ Inside a `Level` a tensor has the shape and dtype of one record, and code may as
 memory the tensor lies among all records, and its strides may be multiples of their number. Code that branches on such a
 stride would treat all records according to how many there are. So strides are answered only where records lie one after
 another, because strides within a record do not depend on their number then. For any other question that returns
-something, the model runs one record at a time. So it does where code gives a tensor other strides, and records do not
-lie one after another, and where it gives a tensor other memory.
+something, the model runs one record at a time. The model also does so if its code gives a tensor other memory, or other
+strides while records do not lie one after another.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STRIDED = frozenset(("as_strided", "as_strided_copy", "as_strided_scatter"))
 MOVED = frozenset(("as_strided_", "resize_", "resize_as_", "set_", "addbmm_"))
 """Functions that give a tensor other memory: inside a level, they change that of all records and not a record's own.
 
-`addbmm_` enlarges a tensor that is too small for its sum; no other function of torch's does so that writes in place.
+`addbmm_` enlarges a tensor that is too small for its sum; torch's other in-place functions raise.
 """
 
 
