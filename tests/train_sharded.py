@@ -240,3 +240,5 @@ def main(folder: Path) -> None:
 if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     main(Path(sys.argv[1]))
+    sys.stderr.flush()
+    os._exit(0)  # all is saved; threads of gloo's sometimes abort a process while Python ends
