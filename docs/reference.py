@@ -16,11 +16,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from docstrings import described, first, markdown, summary
+
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE / "api" / "examples"
 MARK = re.compile(r"^<!-- reference: ([\w.]+) -->$", re.MULTILINE)
 CELL = re.compile(r"^# %% (.*)$", re.MULTILINE)
-LABEL = re.compile(r"^(Guarantee|Caller ensures|Edge cases|References?|Error|Raises)([^:\n]{0,20}): ", re.MULTILINE)
 ROOMS = (
     "tacit", "tacit.events", "tacit.train", "tacit.erm", "tacit.mechanism", "tacit.query", "tacit.pate",
     "tacit.ledger", "tacit.loss", "tacit.attacks", "tacit.audits", "tacit.reports", "tacit.data",
@@ -111,7 +112,7 @@ def unexplained(room: str) -> list[str]:
         f"{name}({argument})"
         for name, item, text in _callables(room)
         for argument in arguments_of(item)
-        if not re.search(rf"\b{argument}\b", text) and not meaning(name, argument)
+        if not described(text, argument) and not meaning(name, argument)
     ]
 
 
@@ -226,12 +227,52 @@ def page(room: str) -> str:
     """The reference of one room as Markdown."""
     module, shown, own = importlib.import_module(room), examples(room), own_names(room)
     told: dict[object, str] = {}
-    parts = [_entry(room, name, shown, told) for name in own]
+    parts = [_contents(room, own), *(_entry(room, name, shown, told) for name in own)]
     elsewhere = [name for name in names_of(room) if name not in own]
     if elsewhere:
         links = ", ".join(f"[`{name}`](#{anchor('tacit', name, getattr(module, name))})" for name in elsewhere)
         parts.append(f"## Also here\n\nDocumented under `tacit`: {links}.")
     return "\n\n".join(parts)
+
+
+def _contents(room: str, names: list[str]) -> str:
+    """A table of the names of a page, each with the first sentence about it."""
+    module = importlib.import_module(room)
+    rows = ((name, getattr(module, name)) for name in names)
+    told = [
+        f"| {_link(name, anchor(room, name, item))} | {summary(text_of(item) or DATA.get(f'{room}.{name}', ''))} |"
+        for name, item in rows
+    ]
+    return "\n".join(["| name | what it is |", "|---|---|", *told])
+
+
+def _link(name: str, target: str) -> str:
+    return f"[`{name}`](#{target})"
+
+
+def _choices(item: Any) -> list[Any]:
+    return list(item) if inspect.isclass(item) and issubclass(item, enum.Enum) else []
+
+
+def _returned(item: Any) -> str:
+    """Links to the public classes that a function gives back."""
+    if inspect.isclass(item) or not inspect.isroutine(item):
+        return ""
+    words = re.findall(r"\w+", str(inspect.signature(item).return_annotation))
+    found = [_link(word, _public_anchors()[word]) for word in dict.fromkeys(words) if word in _public_anchors()]
+    return f"Returns: {', '.join(found)}.\n" if found else ""
+
+
+@cache
+def _public_anchors() -> dict[str, str]:
+    """Where each public class has its entry, for names that one class alone has."""
+    places: dict[str, list[str]] = {}
+    for room in ROOMS:
+        for name in own_names(room):
+            item = getattr(importlib.import_module(room), name)
+            if inspect.isclass(item):
+                places.setdefault(name, []).append(anchor(room, name, item))
+    return {name: found[0] for name, found in places.items() if len(found) == 1}
 
 
 def anchor(room: str, name: str, item: Any) -> str:
@@ -245,17 +286,19 @@ def _entry(room: str, name: str, shown: dict[str, tuple[str, str]], told: dict[o
     call = signature(name, item)
     if call:
         lines += ["```python", call, "```", ""]
-    lines += [markdown(text_of(item) or DATA.get(f"{room}.{name}", "")), "", _arguments(name, item)]
+    lines += [markdown(text_of(item) or DATA.get(f"{room}.{name}", ""), arguments_of(item)), "", _arguments(name, item)]
+    lines += [f'- `{name}.{part.name}`, or `"{part.value}"`' for part in _choices(item)] + [_returned(item)]
     if name in shown:
         code, under = shown[name]
-        lines += [f"Example: see `{under}`."] if under != name else ["Example:", "", "```python", code, "```"]
+        link = _link(under, anchor(room, under, getattr(importlib.import_module(room), under)))
+        lines += [f"Example: see {link}."] if under != name else ["Example:", "", "```python", code, "```"]
     return "\n".join([*lines, "", _members(item, told)])
 
 
 def signature(name: str, item: Any) -> str:
     """A call as one would write it, one argument per line where it is long."""
     if not (inspect.isclass(item) or inspect.isroutine(item)) or (
-        inspect.isclass(item) and issubclass(item, Exception)
+        inspect.isclass(item) and issubclass(item, Exception | enum.Enum)
     ):
         return ""
     try:
@@ -282,8 +325,8 @@ def _parameter(value: inspect.Parameter) -> str:
 
 
 def _arguments(name: str, item: Any) -> str:
-    rows = [(key, meaning(name, key)) for key in arguments_of(item)]
-    told = [f"| `{key}` | {words.replace('|', chr(92) + '|')} |" for key, words in rows if words]
+    rows = [(key, meaning(name, key) or "See above.") for key in arguments_of(item)]
+    told = [f"| `{key}` | {words.replace('|', chr(92) + '|')} |" for key, words in rows]
     return "\n".join(["| argument | meaning |", "|---|---|", *told, ""]) if told else ""
 
 
@@ -292,13 +335,14 @@ def _members(item: Any, told: dict[object, str]) -> str:
     if not inspect.isclass(item):
         return ""
     found = members_of(item)
-    lines = [f"- **`{name}`**: {_first(inspect.getdoc(value) or '')}" for name, value in found if not callable(value)]
+    lines = [f"- **`{name}`**: {first(inspect.getdoc(value) or '')}" for name, value in found if not callable(value)]
     again = []
     for name, value in found:
         full, body = f"{item.__name__}.{name}", getattr(value, "__func__", value)
         if callable(value) and told.setdefault(body, full) == full:
             lines += ["", f"### {full}", "", "```python", signature(name, value), "```", ""]
-            lines += [markdown(inspect.getdoc(value) or ""), "", *_explained(full, value)]
+            lines += [markdown(inspect.getdoc(value) or "", arguments_of(value)), "", *_explained(full, value)]
+            lines += ["", _returned(value)]
         elif callable(value):
             again.append(f"`{told[body]}`")
     if again:
@@ -312,36 +356,6 @@ def _members(item: Any, told: dict[object, str]) -> str:
 def _explained(name: str, method: Any) -> list[str]:
     """The arguments of a method as a list: most have one or two."""
     return [f"- `{key}`: {words}" for key in arguments_of(method) if (words := meaning(name, key))]
-
-
-def _first(text: str) -> str:
-    """The first paragraph on one line, safe for Markdown."""
-    return escaped(" ".join(text.split("\n\n")[0].split()))
-
-
-def markdown(text: str) -> str:
-    """A docstring as Markdown: indented blocks become code, labels bold."""
-    text = LABEL.sub(r"\n**\1**\2: ", text)
-    out: list[str] = []
-    code = False
-    for line in text.split("\n"):
-        inside = line.startswith("    ") or (code and not line.strip())
-        if inside != code:
-            while code and not out[-1].strip():
-                out.pop()
-            out += ["", "```text"] if inside else ["```", ""]
-        code = inside
-        out.append(line[4:] if inside else escaped(line))
-    return "\n".join([*out, "```"] if code else out)
-
-
-def escaped(line: str) -> str:
-    """Characters that Markdown would read, outside of code and bold labels."""
-    parts = re.split(r"(`[^`]*`|^\*\*[\w ]+\*\*)", line)
-    return "".join(
-        part if index % 2 else re.sub(r"([<$]|\*(?=\S)|(?<=\S)\*|^[#>])", r"\\\1", part)
-        for index, part in enumerate(parts)
-    )
 
 
 def source_read(app: object, docname: str, source: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import sys
 
 import pytest
 
@@ -9,6 +10,7 @@ import tacit.erm
 from pages import DOCS, played
 
 _spec = importlib.util.spec_from_file_location("reference", DOCS / "reference.py")
+sys.path.insert(0, str(DOCS))
 reference = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(reference)
 
@@ -86,3 +88,33 @@ def test_docstrings_become_markdown_that_is_safe():
     assert "```text\nM(D) = f(D)\n```" in text
     assert "**Guarantee**: epsilon \\< 1." in text
     assert "\n**Caller ensures**: x." in text
+
+
+def test_a_word_of_a_sentence_does_not_explain_an_argument():
+    """`secret` of `homogeneity` was taken for explained, since the sentence has the word."""
+    assert not reference.described("Rows that share one secret.", "secret")
+    assert reference.described("Rows that share one `secret`.", "secret")
+    assert reference.described("Rows.\n\nk, secret: the column.", "secret")
+    assert reference.described("Rows.\n\nk: how many; secret: the column.", "secret")
+
+
+def test_every_argument_has_a_row_and_names_lead_to_their_entries():
+    page = reference.page("tacit.disclosure")
+    assert "| `secret` | The column whose value" in page
+    assert "| [`homogeneity`](#name-tacit-disclosure-homogeneity) | How many rows" in page
+    assert "Example: see [`uniqueness`](#name-tacit-disclosure-uniqueness)." in page
+    assert "Returns: [`Homogeneity`](#class-tacit-disclosure-homogeneity)." in page
+
+
+def test_an_enumeration_shows_its_values_and_no_call():
+    """Of `Adjacency` the page showed the call of Python's own EnumType."""
+    entry = reference._entry("tacit", "Adjacency", {}, {})
+    assert '- `Adjacency.REPLACE`, or `"replace"`' in entry
+    assert "qualname" not in entry
+
+
+def test_lines_that_explain_arguments_become_a_list():
+    text = reference.markdown(
+        "A table.\n\nsource: a file.\nmost, least: how many.\nnobody: a word.", ["source", "most"]
+    )
+    assert text.splitlines()[2:] == ["- `source`: a file.", "- `most, least`: how many.", "nobody: a word."]

@@ -14,13 +14,14 @@ COMPILE_FROM = 500
 
 @dataclass(frozen=True)
 class Speed:
-    """`physical_batch`: examples held in memory at once, at most (a step's sample is cut into parts; None chooses).
+    """How a step is computed: memory, compilation, number format and processes.
 
-    `compile`: "auto", True or False; "auto" compiles on a GPU for long runs. `precision`: "float32" or "bfloat16"
-    (autocast; norms, sums and noise stay in float32). `checkpointing`: a model of transformers computes activations
-    again in the backward pass, for less memory and two to three times the time; other models say themselves which
-    parts, with torch.utils.checkpoint. Compiled steps keep all activations. `workers`: processes that read the records
-    of a data set ahead of time, in the order of the sample; 0 reads them in this one.
+    `physical_batch`: examples held in memory at once, at most; a step's sample is cut into parts of that size. None
+    chooses. `compile`: "auto", True or False; "auto" compiles on a GPU for long runs. `precision`: "float32" or
+    "bfloat16" (autocast; norms, sums and noise stay in float32). `checkpointing`: True lets a model of transformers
+    compute activations again in the backward pass, for less memory and two to three times the time; other models say
+    themselves which parts, with torch.utils.checkpoint. Compiled steps keep all activations. `workers`: processes that
+    read the records of a data set ahead of time, in the order of the sample; 0 reads them in this one.
     """
 
     physical_batch: int | None = None
