@@ -302,9 +302,24 @@ def test_a_classifier_with_a_schema_is_attacked_and_audited_on_the_frames_that_i
     assert found.provenance["records_without_a_known_label"] == 2
     pairs = [(frame.drop(columns="ill"), frame.ill) for frame in (inside, others)]
     assert tacit.attack(private, *pairs, references=2, rng=1).measurements == found.measurements
-    assert tacit.attack(private, inside, others, schema="ill", references=0, rng=1).measurements
+    for given in ("ill", schema):
+        assert tacit.attack(private, inside, others, schema=given, references=0, rng=1).measurements
+    with pytest.raises(BadInput, match="Leave schema out"):
+        tacit.attack(private, inside, others, schema=SCHEMA)
     both = tacit.bracket(private, inside, nonmembers=others, references=2, runs=16, isolation="none", rng=1)
     assert both.measurements
     assert both.demonstrations
     with pytest.raises(BadInput, match="label that the schema knows"):
         tacit.attack(private, inside.assign(ill=8), others)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_column_that_a_model_does_not_read_is_no_sign_of_membership(kind):
+    """Row numbers beside the columns of the schema told members from outsiders, so nothing could be relied on."""
+    pytest.importorskip("sklearn")
+    from tacit.erm import PrivateLogisticRegression
+
+    inside, others = (KINDS[kind](people(120, k).assign(row=np.arange(120) + 120 * k)) for k in (0, 1))
+    private = PrivateLogisticRegression(epsilon=2.0, schema=SCHEMA, random_state=0).fit(inside)
+    found = tacit.attack(private, inside, others, references=0, rng=1)
+    assert next(control for control in found.controls if control.name == "blind baseline").passed

@@ -48,9 +48,11 @@ class Arrays:
     @classmethod
     def asked_of(cls, target: object, schema: Schema | str | Path | None, *data: Any, numbers: bool = True) -> Arrays:
         """Data for a model: one that was trained by a schema reads them by it, as numbers or as frames."""
-        own = own_schema(target)
-        if own is None or schema not in (None, own.label):
-            return cls.of(_own(schema, target), *data, numbers=numbers)
+        own, given = own_schema(target), _schema(schema)
+        if own is None:
+            return cls.of(_own(given, target), *data, numbers=numbers)
+        if given not in (None, own.label, own):
+            raise BadInput("This model reads data frames by the schema that it was made with.", fix="Leave schema out.")
         found = [worded(own, part) for part in data]
         known = np.concatenate([flags for _, flags in found])
         made = cls.of(None, *(part for part, _ in found), numbers=numbers)

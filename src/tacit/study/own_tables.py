@@ -12,7 +12,7 @@ from ..core.arrays import Array
 from ..data import Schema
 from ..data.codec import split
 from .models import is_regressor
-from .records import take
+from .records import only, take
 
 
 def own_schema(target: object) -> Schema | None:
@@ -25,11 +25,16 @@ def own_schema(target: object) -> Schema | None:
 
 
 def worded(schema: Schema, data: object) -> tuple[tuple[object, Array], NDArray[np.bool_]]:
-    """A frame, or a pair of a frame and labels, as (frame, words) without records of no known label; and which stay."""
+    """A frame, or a pair of a frame and labels, as (frame, words) without records of no known label; and which stay.
+
+    Only columns that the model reads are kept. Members and outsiders may differ in others, such as row numbers, and
+    that says nothing about the attack.
+    """
     from ..erm.tables import label_places
 
     x, y = split(data, schema.label)
     places = label_places(schema, x, y)
+    x = only(x, {column.name for column in schema.features})
     known = places >= 0
     if not known.any():
         raise BadInput("No record has a label that the schema knows.", fix="Look at the words of its label.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,15 @@ def take(x: Any, rows: Array) -> Any:
     if library == "pyarrow":
         return x.take(places)
     return x[places]
+
+
+def only(x: Any, names: Collection[str]) -> Any:
+    """Those columns of a data frame that are among `names`, in the same kind of frame; other records as they are."""
+    library = _frame(x)
+    if not library:
+        return x
+    kept = [name for name in _columns(x) if name in names]
+    return x[kept] if library == "pandas" else x.select(kept)
 
 
 def joined(one: Any, other: Any) -> Any:
