@@ -364,3 +364,28 @@ def test_speed_on_a_gpu():
         cells = f"{plain:,.0f} | {graphs:,.0f} | {ours:,.0f}; cryptographic {safe:,.0f}"
         ratios = f"{ours / plain:.2f}, {ours / graphs:.2f}"
         assert f"| {shown} | {cells} | {ratios} | {peer:,.0f} (" in page("decisions/gpu-speed")
+
+
+def test_how_far_made_up_rows_are_off():
+    text, tables = page("queries"), kept("synthetic")
+    starts = {"adult": "| Adult (32,561", "census": "| census income (", "credit": "| credit default (20,183"}
+    for name, start in starts.items():
+        rows = text[text.index(start) :]
+        assert f"| real | | | | {tables[name]['real rows']['auc']:.3f} |" in rows
+        for words, key in (("with the label", "tacit"), ("no label", "tacit, no label"), ("MST with", "mbi MST")):
+            mean = tables[name]["mean of fresh seeds"][key]
+            shown = re.search(rf"{words}[^|]*((?:\| [\d.]+ ){{4}})", rows)[1]
+            real = [mean[part] for part in ("1-way", "2-way", "3-way", "auc")]
+            assert [float(part) for part in re.findall(r"[\d.]+", shown)] == pytest.approx(real, abs=0.00055)
+
+
+def test_how_accurate_private_models_are():
+    found = {}
+    for row in kept("accuracy")["rows"]:
+        found.setdefault(row["name"], []).append(row["accuracy"])
+    names = ("mnist-1", "mnist-3", "mnist-3-pixels", "fashion-3", "cifar10-3", "cifar10-1-pixels", "cifar10-8-pixels")
+    shown = re.findall(r"\| ([\d.]+) % \| (\d) \|", page("decisions/accuracy"))
+    real = [(100 * sum(found[name]) / len(found[name]), len(found[name])) for name in names]
+    assert [(float(share), int(seeds)) for share, seeds in shown] == [
+        (pytest.approx(share, abs=0.051), seeds) for share, seeds in real
+    ]
