@@ -35,8 +35,9 @@ from machine import describe
 from tacit.data.loaders import folder
 from tacit.erm.linear import USUAL
 from tacit.erm.tables import row_norm
-from tacit.study.minimiser import Minimiser, Shortened
+from tacit.study.minimiser import Minimiser
 from tacit.study.table_setup import RATE, STEPS
+from tacit.train.recipe.networks import Shortened
 
 RESULT = Path(__file__).parent / "results" / "tables.json"
 EPSILON = 3.0

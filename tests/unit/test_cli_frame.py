@@ -32,6 +32,7 @@ VERBS = (
     "quickstart",
     "report",
     "train",
+    "predict",
     "verify",
 )
 

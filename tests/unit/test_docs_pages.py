@@ -1,7 +1,6 @@
 """The pages tell the truth: their blocks run and print what is shown, commands parse, links and names hold."""
 
 import importlib.util
-import json
 import math
 import re
 import shlex
@@ -260,36 +259,6 @@ def test_every_option_of_every_verb_is_in_the_contract():
     real = {key: value for name, verb in VERBS.items() for key, value in options(verb, name).items()}
     named = {verb: {part for part in parts if part.startswith("--")} for verb, parts in listed("verbs").items()}
     assert named == real
-
-
-ANSWERS = {
-    "init": ("people.csv", "--label", "ill", "--out", "described"),
-    "epsilon": ("--noise-multiplier", "1", "--rate", "0.1", "--steps", "9", "--delta", "1e-5", "--explain"),
-    "calibrate": ("--advantage", "0.1", "--rate", "0.1", "--steps", "9", "--delta", "1e-5"),
-    "plan": ("--records", "6000", "--epsilon", "3", "--delta", "1e-5"),
-    "attack": ("scores.csv",),
-    "disclose": ("people.csv", "--columns", "age,ill", "--out", "seen"),
-    "query": ("people.csv", "--unit", "row", "--count", "--epsilon", "0.5", "--ledger", "budget.db"),
-    "verify": ("evidence.json",),
-    "report": ("evidence.json", "--out", "page.html"),
-    "doctor": (),
-}
-"""Quick commands, one for each verb, whose JSON is held against the contract."""
-
-
-@pytest.mark.parametrize("verb", ANSWERS)
-def test_every_field_of_the_json_is_in_the_contract(verb, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rows = "".join(f"{20 + k % 50},{'ny'[k % 2]}\n" for k in range(400))
-    (tmp_path / "people.csv").write_text(f"age,ill\n{rows}")
-    (tmp_path / "scores.csv").write_text("score,member\n" + "".join(f"{k % 97},{k % 2}\n" for k in range(400)))
-    plain().save(tmp_path / "evidence.json")
-    tacit.Ledger.create("budget.db", epsilon=1.0, delta=1e-6, unit="row")
-    status, out, err = Command(capsys, monkeypatch)(verb, *ANSWERS[verb], "--json")
-    assert status in (0, 3), err
-    (row,) = [line for line in CONTRACT.splitlines() if line.startswith(f"| `{verb}` |")]
-    fields = set(json.loads(out)) - {"schema", "version", "seconds"}
-    assert fields <= set(re.findall(r"`(\w+)`", row.split(" | ")[2]))
 
 
 def test_every_key_of_a_run_file_is_in_the_contract():

@@ -20,9 +20,10 @@ from tacit.erm.planting import TIMES, planted
 from tacit.study.cloning import refit
 from tacit.study.experiment import Experiment
 from tacit.study.faults import would_catch
-from tacit.study.minimiser import Minimiser, Shortened
+from tacit.study.minimiser import Minimiser
 from tacit.study.recipe import Effort, Recipe
 from tacit.study.run_training import RunTraining
+from tacit.train.recipe.networks import Shortened
 
 X, NOBODY = np.zeros((40, 20)), np.full(40, 7)
 """Labels of no class: what a fit releases is noise alone."""

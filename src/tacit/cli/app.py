@@ -39,6 +39,7 @@ VERBS = {
     "calibrate": ("accounting", "The least noise, or the largest rate or number of steps, that meets a target."),
     "plan": ("accounting", "A plan of private training that meets (epsilon, delta)."),
     "train": ("training", "Train a model with differential privacy and write its weights and its evidence."),
+    "predict": ("predicting", "Answer for new records by a model that was trained here."),
     "attack": ("attacking", "Measure membership inference against a model, or read it off a file of scores."),
     "gap": ("gap", "Leakage against the generalisation gap: one training at several settings, each attacked."),
     "disclose": ("disclosing", "Say what a query log or a table gives away: differencing, uniqueness, reconstruction."),
@@ -68,6 +69,7 @@ EXAMPLES = {
     "verify": "Example: tacit verify people-bracket/evidence.json",
     "doctor": "Example: tacit doctor mymodule:make_model",
     "train": "tacit init writes a run file for your table; docs/tour.md says what else one may hold.",
+    "predict": "Example: tacit train people.run.toml --out people; then tacit predict people newcomers.csv --keep id",
     "bracket": "Example: tacit train people.run.toml --out people; then tacit bracket people writes "
     "people-bracket/report.html.",
     "audit": "Example: tacit audit mymodule:fit --epsilon 4 --delta 1e-5 --data people.npz",

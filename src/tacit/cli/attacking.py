@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from ..audits.foreign import Border
 from ..core.errors import BadInput
 from ..core.evidence import BLIND_BASELINE, Evidence, Measurement
 from ..core.files import Lasting
@@ -129,18 +128,12 @@ def _attack_run(
 def loaded(make: Any, path: Path) -> Any:
     """A torch model with its weights, from safetensors only."""
     require("safetensors", "torch")
-    from safetensors.torch import load_file
+    from ..train.weights import filled, read_weights
 
     if path.suffix != ".safetensors":
         raise BadInput("[model] file must be .safetensors.", fix="Pickles can run code; save with safetensors.")
-    if not path.is_file():
-        raise BadInput(f"{path.name} is not there.")
-    model = make()
-    with Border() as border:
-        model.load_state_dict(load_file(path))
-    if border.problem:
-        raise BadInput(f"{path.name} does not hold the weights of what [model] make returns.")
-    return model
+    tensors, _ = read_weights(path)
+    return filled(make(), path, tensors)
 
 
 def _attacked(

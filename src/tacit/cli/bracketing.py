@@ -252,7 +252,7 @@ def _bracket_pate(
     made = described_run(file, folder)
     records = made.records
     evidence = _kept_evidence(folder, records)
-    student = loaded(made.student_module, folder / WEIGHTS).eval()
+    student = loaded(made.student_module, folder / WEIGHTS)
     weights = {"weights": sha256(folder / WEIGHTS)}
     finished = Finished.of(Lasting(state / "parts"), weights, (records.x, records.y), seeded(seed))
     return bracket_student(made, student, evidence, game, attacks, finished, note), records
@@ -276,7 +276,7 @@ def _kept_model(training: RunTraining, folder: Path) -> tuple[Any, Evidence]:
     from ..study.taken_model import about
 
     evidence = _kept_evidence(folder, training.records)
-    model = loaded(training.make, folder / "model.safetensors").eval()
+    model = loaded(training.make, folder / WEIGHTS)
     if about(evidence, model) is False:
         raise BadInput("model.safetensors does not hold the model that evidence.json is about.", fix="Train it again.")
     return model, evidence

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +98,18 @@ def require(module: str, extra: str) -> None:
     """Refuse before any work when an optional package is absent."""
     if importlib.util.find_spec(module) is None:
         raise MissingExtra(extra)
+
+
+def check_out(path: Path, source: Path, endings: Sequence[str]) -> None:
+    """Refuse, before any work, a file that is not written: the table that is read, another kind, no such folder."""
+    if path.resolve() == source.resolve():
+        raise BadInput(f"{path.name} is the table itself; it is not overwritten.", fix="Name another file with --out.")
+    if path.suffix.lower() not in endings:
+        raise BadInput(
+            f"{path.name} is no kind of file that is written here.", fix=f"Use one of: {', '.join(endings)}."
+        )
+    if not path.parent.is_dir():
+        raise BadInput(f"{path.name} cannot be written.", fix="Give a path in a folder that is there.")
 
 
 def seeded(seed: int | None) -> Any:

@@ -62,7 +62,7 @@ def pate(
             note("No `members` in [data]: the other records, about one in ten, are taken as public inputs.")
         done = made.fit()
         released, accuracy = _released(done, file), made.student_accuracy()
-        names = {"evidence": "evidence.json", "labels": LABELS, "model": _saved(done, made, held.results)}
+        names = {"evidence": "evidence.json", "labels": LABELS, "model": _saved(done, made, file, held.results)}
         found = _evidence(done, made, file, payer, accuracy)
         _kept(done, made, file, found, held.results)
         held.commit()
@@ -132,7 +132,7 @@ def _release(file: RunFile) -> Json:
     return {}
 
 
-def _saved(done: PATE, made: PateRun, folder: Path) -> str | None:
+def _saved(done: PATE, made: PateRun, file: RunFile, folder: Path) -> str | None:
     """The released labels, and the student's weights where it is a network."""
     path = folder / LABELS
     with unwritten(path):
@@ -143,7 +143,7 @@ def _saved(done: PATE, made: PateRun, folder: Path) -> str | None:
         return None
     from ..train.weights import write_weights
 
-    write_weights(done._student.model, folder / WEIGHTS)
+    write_weights(done._student.model, folder / WEIGHTS, made.form(file))
     return WEIGHTS
 
 
@@ -188,6 +188,7 @@ def _told(
     if written["model"] is not None:
         folder = shlex.quote(str(Path(written["model"]).parent))
         lines.append(f"Next: tacit bracket {folder} attacks this student, audits its run, and writes a page.")
+        lines.append(f"Next: tacit predict {folder} TABLE answers for new records.")
     return Result(data, rows, lines)
 
 

@@ -18,7 +18,7 @@ from ..core.files import text as read_text
 from ..core.json_text import Json
 from ..core.shown import number, significant
 from .app import SEED, Result, assumed, verb
-from .inputs import require, seeded
+from .inputs import check_out, require, seeded
 from .ledger import opened
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def query(
     from ..query import Table
 
     if out is not None:
-        _check_out(Path(out), Path(source))
+        check_out(Path(out), Path(source), ENDINGS)
     budget = None if ledger is None else opened(ledger)
     facts = None if schema is None else Schema.read(schema)
     payer = _payer(budget, purpose, analyst)
@@ -272,17 +272,6 @@ def _numbers(given: str, name: str) -> list[float]:
         return [float(part) for part in given.split(",")]
     except ValueError:
         raise BadInput(f"--{name} takes numbers with commas between them.") from None
-
-
-def _check_out(path: Path, source: Path) -> None:
-    if path.resolve() == source.resolve():
-        raise BadInput(f"{path.name} is the table itself; it is not overwritten.", fix="Name another file with --out.")
-    if path.suffix.lower() not in ENDINGS:
-        raise BadInput(
-            f"{path.name} is no kind of file that is written here.", fix=f"Use one of: {', '.join(ENDINGS)}."
-        )
-    if not path.parent.is_dir():
-        raise BadInput(f"{path.name} cannot be written.", fix="Give a path in a folder that is there.")
 
 
 def _write(answer: Answer, path: Path) -> None:

@@ -153,7 +153,7 @@ def saved(training: RunTraining, done: Trained, evidence: Evidence, file: RunFil
     from ..study.training_files import keep
     from ..train.weights import write_weights
 
-    marked = write_weights(done.model, folder / WEIGHTS)
+    marked = write_weights(done.model, folder / WEIGHTS, training.form(file))
     keep(training, file, folder)
     evidence = evidence.with_(provenance={**evidence.provenance, WEIGHTS_FIELD: marked})
     evidence = sealed(evidence, training.records.x, training.records.y, folder / KEY_FILE)
@@ -222,5 +222,9 @@ def _told(folder: Path, written: Json, training: RunTraining, rates: Json, payer
     return Result(
         data,
         rows,
-        [*lines, f"Next: tacit bracket {shlex.quote(str(folder))} attacks and audits this model, and writes a page."],
+        [
+            *lines,
+            f"Next: tacit bracket {shlex.quote(str(folder))} attacks and audits this model, and writes a page.",
+            f"Next: tacit predict {shlex.quote(str(folder))} TABLE answers for new records.",
+        ],
     )

@@ -11,7 +11,7 @@ from .errors import BadInput
 from .files import content, opened, shown
 
 MANIFEST = "manifest.json"
-WEIGHTS = "model.safetensors"
+WEIGHTS, FACTS = "model.safetensors", "schema.toml"
 WEIGHTS_FIELD = "weights_sha256"
 SCHEMA = "tacit.manifest/1"
 MOST = 2**20
@@ -45,7 +45,7 @@ def check_beside(evidence: Path, provenance: Mapping[str, object]) -> None:
     if isinstance(told, str) and weights.is_file() and sha256(weights) != told:
         raise _foreign(weights)
     listed = _listed(evidence.with_name(MANIFEST))
-    for name in [evidence.name, *(name for name in listed if name.endswith(Path(WEIGHTS).suffix))]:
+    for name in [evidence.name, FACTS, *(name for name in listed if name.endswith(Path(WEIGHTS).suffix))]:
         path = evidence.with_name(name)
         if name in listed and path.is_file() and listed[name] != sha256(path):
             raise _foreign(path)

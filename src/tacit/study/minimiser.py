@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from .. import __version__ as version
 from ..core import Adjacency, BadInput, Bound, Charger, Claim, Event, Receipt, Source, check, source
@@ -179,18 +179,6 @@ class Minimiser:
         """Data, settings, event, seed and version under a secret: what differs in any of them is another run."""
         seed = rng if isinstance(rng, int) else None
         return keyed_hash(x, y, secret + f"{self!r} {self.event!r} {seed} {version}".encode())
-
-
-class Shortened(nn.Module):
-    """A linear model of rows that are shortened to norm `most` where they are longer, as they were in training."""
-
-    def __init__(self, features: int, classes: int, most: float) -> None:
-        super().__init__()
-        self.layer, self.most = nn.Linear(features, classes), most
-
-    def forward(self, x: Tensor) -> Tensor:
-        norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-        return self.layer(x * (self.most / norms.clamp(min=self.most)))
 
 
 def _network(model: nn.Module, coef: Array, intercept: Array) -> nn.Module:

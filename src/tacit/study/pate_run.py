@@ -16,6 +16,8 @@ from ..data import NAMES, Records
 from ..pate import PATE, Aggregator, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Network
 from ..pate.student import NotTaught, student_of
 from ..pate.trainings import as_training
+from ..train.recipe.networks import KINDS
+from ..train.weights import Form
 from .holdout import in_value_order, training_rows
 from .run_file import RunFile
 from .run_training import baseline, maker
@@ -103,6 +105,12 @@ class PateRun:
         how = student_of(self.estimator.student, self.estimator.teacher)
         made = as_training(getattr(how, "how", None), self.records.x, len(list(self.estimator.classes or ())))
         return made.make() if isinstance(made, Network) else None
+
+    def form(self, file: RunFile) -> Form:
+        """How the student is built, for the header of its weights: by its own name, or as its teachers are."""
+        own, classes = self.estimator.student, len(list(self.estimator.classes or ()))
+        kind = own if own in KINDS else file.get("model").get("kind")
+        return Form.of_records(kind, self.records.x.shape, classes)
 
     def student_accuracy(self) -> float | None:
         """On public records that were not asked about."""

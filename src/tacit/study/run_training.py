@@ -22,9 +22,10 @@ from ..loss import Plan
 from ..loss.clipping import FLAT
 from ..loss.sampling import POISSON
 from ..train import Trained
-from ..train.recipe.networks import learning_rate, network
+from ..train.recipe.networks import Shortened, learning_rate, network
+from ..train.weights import Form
 from .holdout import training_rows
-from .minimiser import Minimiser, Shortened, left_open
+from .minimiser import Minimiser, left_open
 from .models import Fit, Predict, predictor
 from .planning import planned
 from .run_file import RunFile
@@ -85,6 +86,11 @@ class RunTraining:
         if isinstance(self.plan, Plan):
             return stated(self.plan, delta=self.delta)
         return with_frontier(Claim(self.plan.bound(self.delta), self.plan.event))
+
+    def form(self, file: RunFile) -> Form:
+        """How the model is built, for the header of its weights."""
+        norm = self.plan.norm_bound if isinstance(self.plan, Minimiser) else None
+        return Form.of_records(file.get("model").get("kind"), self.records.x.shape, self.records.classes, norm)
 
     @property
     def data(self) -> tuple[Array, Array]:
@@ -209,10 +215,10 @@ def maker(file: RunFile, records: Records, make: Make | None, classes: int | Non
             raise BadInput("[model] kind is for tables: records that are rows of numbers.", fix="Give make.")
         return functools.partial(network, str(table["kind"]), records.x.shape[1], classes)
     assert make is not None
-    return functools.partial(make, records.x.shape[1], classes) if _takes_two(make) else make
+    return functools.partial(make, records.x.shape[1], classes) if takes_two(make) else make
 
 
-def _takes_two(make: Callable[..., object]) -> bool:
+def takes_two(make: Callable[..., object]) -> bool:
     """Whether a maker must be told the numbers of features and classes."""
     try:
         wanted = inspect.signature(make).parameters.values()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..core import BadInput
 from ..core.files import shown
-from ..core.manifest import WEIGHTS
+from ..core.manifest import FACTS, WEIGHTS
 from ..data import Records
 from ..data.npz_file import read_npz
 from .run_file import RunFile
@@ -26,7 +26,10 @@ RUN, RECORDS = "run.toml", "records.npz"
 
 
 def keep(training: RunTraining | PateRun, file: RunFile, folder: Path) -> None:
-    """Write the run file and which records were trained on. That is membership itself: only the owner may read it."""
+    """Write the run file, the schema, and which records were trained on. That is membership itself: only the owner may
+    read it."""
+    if training.records.schema is not None:
+        training.records.schema.save(folder / FACTS)
     if file.path.resolve() != (folder / RUN).resolve():
         shutil.copyfile(file.path, folder / RUN)
     path = folder / RECORDS

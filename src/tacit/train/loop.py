@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..core import BadInput, Charger, Evidence, Source, check
 from ..core.arrays import Array
 from ..core.files import Lasting
-from ..core.manifest import WEIGHTS, WEIGHTS_FIELD
+from ..core.manifest import FACTS, WEIGHTS, WEIGHTS_FIELD
 from ..core.run_folder import run_folder
 from ..core.shown import small
 from . import checkpoint as checkpoints
@@ -35,7 +35,7 @@ from .speed import Speed
 from .step import PrivateStep, Project, private
 from .tables import Made, Tabular, encoded, features, probabilities
 from .validation import Validation
-from .weights import write_weights
+from .weights import Form, write_weights
 
 if TYPE_CHECKING:
     from ..data import Schema
@@ -54,7 +54,8 @@ Hook = Callable[[PrivateStep, StepInfo], object]
 class Trained:
     """A privately trained `model` with its `evidence`; `history` (one entry per step) is for the operator only.
 
-    `schema` is that of the data frame, if it was one; `made` says how a model by name was trained.
+    `schema` is that of the data frame, if it was one; `made` says how a model by name was trained, `form` how it is
+    built.
     """
 
     model: nn.Module
@@ -62,6 +63,7 @@ class Trained:
     history: tuple[StepInfo, ...]
     schema: Schema | None = None
     made: Made | None = None
+    form: Form | None = None
 
     def predict_proba(self, x: object) -> NDArray[np.float64]:
         """The probability of every class for the records of a data frame, by the training's schema, or of an array."""
@@ -79,13 +81,26 @@ class Trained:
         that no model ever lies beside another one's evidence.
         """
         with run_folder(folder, "save") as held:
-            marked = write_weights(self.model, held.results / WEIGHTS)
+            marked = write_weights(self.model, held.results / WEIGHTS, self.form)
             found = self.evidence.with_(provenance={**self.evidence.provenance, WEIGHTS_FIELD: marked})
             found.save(held.results / "evidence.json")
             if self.schema is not None:
-                self.schema.save(held.results / "schema.toml")
+                self.schema.save(held.results / FACTS)
             held.commit()
         return held.final
+
+    @classmethod
+    def load(cls, folder: str | Path, model: nn.Module | Callable[[], nn.Module] | None = None) -> Trained:
+        """What `save` or `tacit train` has written, without its history.
+
+        A model by name ("linear", "mlp") is built again. Give any other as `model`: a torch module of the same
+        architecture, which takes over the weights, or a function that makes one. Weights that the evidence is not about
+        are refused.
+        """
+        from .saved import read
+
+        found, evidence, schema, form = read(Path(folder), model)
+        return cls(found, evidence, (), schema, form=form)
 
     def report(self, path: str | Path = "report.html") -> Page:
         """Write the page of this training's evidence."""
@@ -196,7 +211,8 @@ def fit(
         found = found.with_(not_covered=(*found.not_covered, given.facts))
     usual = loss is None and augment is None and project is None and noise == "float32" and collate is None
     made = Made(kind, plan, delta, average, records_per_user) if kind is not None and usual else None
-    return Trained(model, found, tuple(history), given.schema, made)
+    form = None if given.schema is None else Form(kind, given.schema.width, len(given.schema.classes))
+    return Trained(model, found, tuple(history), given.schema, made, form)
 
 
 def fingerprint(model: nn.Module) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from ..core import BadInput
 from ..data import Records, Schema, Table, is_frame, table
@@ -137,7 +137,7 @@ def schema_of(schema: Schema | str | Path | None, data: object) -> Schema | None
 
 def encoded(data: object, schema: Schema | None) -> Any:
     """Data for validation or prediction: a frame encoded by the schema, anything else unchanged."""
-    if not is_frame(data):
+    if not is_frame(data) and not isinstance(data, Table):
         return data
     if schema is None:
         raise BadInput("A data frame needs a schema.", fix="The model was trained on arrays: give arrays.")
@@ -146,7 +146,7 @@ def encoded(data: object, schema: Schema | None) -> Any:
 
 def features(data: object, schema: Schema | None) -> Any:
     """The features of a frame, whose label column may be missing, or of an array."""
-    if is_frame(data):
+    if is_frame(data) or isinstance(data, Table):
         return encoded(data, None if schema is None else schema.with_(columns=schema.features, label=None))[0]
     return np.asarray(data, dtype=np.float32) if not isinstance(data, torch.Tensor) else data.float()
 
@@ -154,7 +154,15 @@ def features(data: object, schema: Schema | None) -> Any:
 def probabilities(model: nn.Module, x: object) -> NDArray[np.float64]:
     """The softmax of a model's outputs, computed for some rows at a time."""
     place = next(model.parameters())
-    records = torch.as_tensor(x)
+    records = torch.as_tensor(x if isinstance(x, Tensor) else np.array(x))  # its own: torch warns of read-only memory
     with torch.no_grad():
-        parts = [model(part.to(place.device)).softmax(1).double().cpu() for part in records.split(ROWS)]
+        parts = [_outputs(model, part.to(place.device)).softmax(1).double().cpu() for part in records.split(ROWS)]
     return np.asarray(torch.cat(parts).numpy())
+
+
+def _outputs(model: nn.Module, x: Tensor) -> Tensor:
+    found = model(x)
+    found = getattr(found, "logits", found)  # as models of Hugging Face answer
+    if not isinstance(found, Tensor) or found.ndim != 2 or found.shape[1] < 2:
+        raise BadInput("The model does not give one number per class.", fix="Call the torch module itself (model).")
+    return found

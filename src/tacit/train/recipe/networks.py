@@ -12,7 +12,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ...core import BadInput, check
 
@@ -35,6 +36,18 @@ def linear(features: int, classes: int) -> nn.Module:
 def mlp(features: int, classes: int) -> nn.Module:
     """A network with one hidden layer."""
     return nn.Sequential(nn.Linear(features, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, classes))
+
+
+class Shortened(nn.Module):
+    """A linear model of rows that are shortened to norm `most` where they are longer, as they were in training."""
+
+    def __init__(self, features: int, classes: int, most: float) -> None:
+        super().__init__()
+        self.layer, self.most = nn.Linear(features, classes), most
+
+    def forward(self, x: Tensor) -> Tensor:
+        norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+        return self.layer(x * (self.most / norms.clamp(min=self.most)))
 
 
 KINDS: dict[str, Callable[[int, int], nn.Module]] = {"linear": linear, "mlp": mlp}

@@ -1,0 +1,136 @@
+"""The verb predict: what a privately trained model says of new records."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from ..audits.foreign import Border
+from ..core.errors import BadInput
+from ..core.files import shown, written
+from ..core.manifest import WEIGHTS
+from ..data.files import columns_of
+from ..data.npz_file import read_npz
+from .app import Result, verb
+from .entry import Guarded
+from .inputs import check_out, require
+
+if TYPE_CHECKING:
+    from ..train import Trained
+
+ANSWER = "prediction"
+
+
+@verb("predict")
+def predict(
+    folder: Annotated[
+        str, typer.Argument(metavar="DIR", help="A folder that tacit train, tacit pate or Trained.save wrote.")
+    ],
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="New records, CSV or Parquet, with or without the label; or an .npz.")
+    ],
+    out: Annotated[str, typer.Option(metavar="FILE", help="Where the answers go, a CSV file.")] = "predictions.csv",
+    keep: Annotated[
+        str | None, typer.Option(metavar="COL,..", help="Columns of TABLE to write beside each answer, such as an id.")
+    ] = None,
+    shares: Annotated[bool, typer.Option("--shares", help="Also write the probability of every class.")] = False,
+    make: Annotated[
+        str | None,
+        typer.Option(metavar="PKG:NAME", help="The function that makes your own model, if DIR has no run file."),
+    ] = None,
+) -> Result:
+    """Answer for new records by a trained model: one row per record, in the order of TABLE."""
+    require("torch", "torch")
+    require("safetensors", "torch")
+    source, target = Path(table), Path(out)
+    check_out(target, source, (".csv",))
+    trained = _trained(Path(folder), make)
+    kept = [] if keep is None else keep.split(",")
+    beside, x = _records(source, trained, kept)
+    found: Any = None
+    with Border() as border:
+        found = trained.predict_proba(x)
+    if border.problem:
+        raise BadInput(
+            f"The model {border.problem}{border.place}.", fix="Are these records like those of its training?"
+        )
+    classes = [str(number) for number in range(found.shape[1])] if trained.schema is None else trained.schema.classes
+    told = np.asarray(classes, dtype=object)[found.argmax(axis=1)]
+    columns = [*kept, ANSWER, *(f"share of {name}" for name in classes if shares)]
+    if len(set(columns)) < len(columns):
+        raise BadInput("Two columns of the answer would have one name.", fix="Leave one of them out of --keep.")
+    written(target, _text(columns, [*beside, told, *(np.char.mod("%.6f", found.T) if shares else ())]))
+    counts = {name: int((told == name).sum()) for name in classes}
+    rows = [("answers", str(target)), ("records", f"{len(told):,}"), *((name, f"{n:,}") for name, n in counts.items())]
+    return Result({"out": str(target), "records": len(told), "counts": counts}, rows)
+
+
+def _trained(folder: Path, make: str | None) -> Trained:
+    """The model of the folder: built by its name, or by its owner's function."""
+    from ..study.run_file import RunFile
+    from ..study.run_training import takes_two
+    from ..study.training_files import RUN
+    from ..train import Trained
+    from ..train.saved import check_folder
+    from ..train.weights import read_weights
+
+    check_folder(folder)
+    _, form = read_weights(folder / WEIGHTS)
+    if form is not None and form.build() is not None:
+        if make is not None:
+            raise BadInput(f"{shown(folder / WEIGHTS)} says itself how the model is built.", fix="Leave --make out.")
+        return Trained.load(folder)
+    if make is None and (folder / RUN).is_file():
+        make = RunFile.read(folder / RUN).get("model").get("make")
+    if make is None:
+        raise BadInput(
+            f"{shown(folder / WEIGHTS)} holds the weights of a model of your own.",
+            fix="Name the function that makes it: --make PKG:NAME.",
+        )
+    own: Any = Guarded(make)
+    if form is not None and takes_two(own):
+        own = functools.partial(own, form.features, form.classes)
+    return Trained.load(folder, own)
+
+
+def _records(source: Path, trained: Trained, keep: list[str]) -> tuple[list[Any], Any]:
+    """The texts of the columns that are kept, and the records."""
+    if source.suffix == ".npz":
+        if keep:
+            raise BadInput("--keep names columns of a table, and an .npz file has none.", fix="Leave it out.")
+        if trained.schema is not None:
+            raise BadInput("The model was trained on a table.", fix="Give a CSV or Parquet file with its columns.")
+        return [], _numbers(source)
+    if trained.schema is None:
+        raise BadInput(
+            "The model was trained without a schema, so nothing says how columns become its numbers.",
+            fix="Give an .npz file with x; or train with the schema that tacit init writes.",
+        )
+    found = columns_of(source)
+    for column in trained.schema.features:
+        found[column.name]  # one that is not there is refused
+    return [np.array([*found[name].texts, ""], dtype=object)[found[name].codes] for name in keep], found
+
+
+def _numbers(source: Path) -> Any:
+    found = read_npz(source, ("x",)).get("x")
+    if found is None or found.dtype.kind not in "biuf" or found.ndim < 2 or not len(found):
+        raise BadInput(f"{shown(source)} must hold x, an array of numbers with one row per record.")
+    if bad := int((~np.isfinite(found.reshape(len(found), -1))).any(axis=1).sum()):
+        raise BadInput(f"{shown(source)}: {bad} of {len(found)} records hold a number that is not finite.")
+    return found
+
+
+def _text(header: list[str], columns: list[Any]) -> str:
+    """The answers as CSV; shares are written with six decimals."""
+    held = io.StringIO()
+    writer = csv.writer(held, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(zip(*columns, strict=True))
+    return held.getvalue()
