@@ -51,13 +51,15 @@ def leakage_by_gap(
     references: int = 8,
     confidence: float = 0.95,
     rng: Source | int | np.random.Generator | None = None,
+    output: str = "auto",
     note: Callable[[str], None] = lambda text: None,
 ) -> list[Setting]:
     """Train every setting on a random half of `data` (or on so many records: `sizes`) and attack it.
 
     `trainings` gives a name to each fit(x, y, rng) or estimator; all see the same members, so that rows differ by their
     setting alone. Every row quotes its `combined` attack, which is chosen on reference models and not on the row.
-    `note` is told the name of each setting before it is trained.
+    `output` says what the models answer with, as for `tacit.attack`. `note` is told each setting's name before it is
+    trained.
     """
     if not trainings:
         raise BadInput("Name at least one training.")
@@ -76,18 +78,17 @@ def leakage_by_gap(
                 raise BadInput(f"A training set must have 2 to {half} records here.")
             label = f"{name}, {size} records" if sizes else name
             note(label)
-            rows.append(_one(label, fit, x, y, order[:size], order[half:], references, confidence, chance))
+            more = {"references": references, "confidence": confidence, "output": output}
+            rows.append(_one(label, fit, x, y, order[:size], order[half:], chance, more))
     return rows
 
 
 def _one(
-    name: str, fit: Fit, x: Any, y: Any, inside: Any, outside: Any, references: int, confidence: float, chance: Source
+    name: str, fit: Fit, x: Any, y: Any, inside: Any, outside: Any, chance: Source, more: dict[str, Any]
 ) -> Setting:
     sides = (take(x, inside), y[inside]), (take(x, outside), y[outside])
     model = fit(*sides[0], chance.generator())
-    found = attack(
-        model, *sides, attacks=["combined"], references=references, fit=fit, confidence=confidence, rng=chance
-    )
+    found = attack(model, *sides, attacks=["combined"], fit=fit, rng=chance, **more)
     (row,) = found.attacks
     return Setting(
         name, len(inside), accuracy(model, *sides[0]), accuracy(model, *sides[1]), row.auc, row.tpr_at_fpr[0][1]

@@ -83,6 +83,7 @@ def sweep(
     more["note"] = lambda name: note(f"setting {next(place)} of {count}: {name}, and {references} reference models")
     if fit is not None:
         return leakage_by_gap(made, (x, y), sizes=sizes, **more)
+    more["output"] = "logits"  # of few records, logits may look like shares
     rows = leakage_by_gap(made, (x, y), **more)
     return rows + leakage_by_gap({"middle": made["middle"]}, (x, y), sizes=sizes[:-1], **more)
 
