@@ -290,7 +290,8 @@ def _entry(room: str, name: str, shown: dict[str, tuple[str, str]], told: dict[o
     lines += [f'- `{name}.{part.name}`, or `"{part.value}"`' for part in _choices(item)] + [_returned(item)]
     if name in shown:
         code, under = shown[name]
-        link = _link(under, anchor(room, under, getattr(importlib.import_module(room), under)))
+        home = room if under in own_names(room) else "tacit"
+        link = _link(under, anchor(home, under, getattr(importlib.import_module(room), under)))
         lines += [f"Example: see {link}."] if under != name else ["Example:", "", "```python", code, "```"]
     return "\n".join([*lines, "", _members(item, told)])
 

@@ -118,3 +118,10 @@ def test_lines_that_explain_arguments_become_a_list():
         "A table.\n\nsource: a file.\nmost, least: how many.\nnobody: a word.", ["source", "most"]
     )
     assert text.splitlines()[2:] == ["- `source`: a file.", "- `most, least`: how many.", "nobody: a word."]
+
+
+def test_links_of_every_page_lead_to_entries_that_are_there():
+    whole = "\n".join(map(reference.page, reference.ROOMS))
+    links = set(re.findall(r"\]\(#([^)]*)\)", whole))
+    assert len(links) > 250
+    assert links <= set(re.findall(r"^\((\S+)\)=$", whole, re.M))
