@@ -14,6 +14,7 @@ import pytest
 import report_samples as samples
 from tacit.core import BadInput, Bound, Claim, Control, Evidence, MissingExtra, NotFinished, Verdict
 from tacit.core.events import NonPrivate
+from tacit.core.evidence import SHOWN_AT
 from tacit.reports import Page, print_pdf, report, script
 from tacit.reports.public import LEFT_OUT, public_version
 
@@ -142,6 +143,14 @@ def test_public_page_holds_nothing_measured_on_members(tmp_path: Path) -> None:
     kept = ["Left out of this version", "attacks on real members", "Gaussian noise", "Public version.", "planted leak"]
     assert [text for text in kept if text not in html] == []
     assert "members" not in page.sentence
+
+
+def test_public_page_holds_no_line_that_follows_from_an_attack(tmp_path: Path) -> None:
+    kept = "other releases: no ledger was given"
+    measured = f"{SHOWN_AT} 1 in 100 outsiders: that takes at least 510"
+    evidence = samples.private().with_(not_covered=(measured, kept))
+    pages = [made(evidence, tmp_path, public=public)[1] for public in (False, True)]
+    assert [(measured in html, kept in html) for html in pages] == [(True, True), (False, True)]
 
 
 def test_public_version_keeps_claim_and_canaries_and_is_evidence_itself(tmp_path: Path) -> None:

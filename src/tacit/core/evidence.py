@@ -31,6 +31,8 @@ LONGEST = 2000
 """Characters of a text that describes evidence; marks that turn the direction of writing are not printable."""
 BLIND_BASELINE = "blind baseline"
 """The name of the measurement that never saw the model: it is no attack, and never the strongest."""
+SHOWN_AT = "whether an attack beats guessing where it wrongly accuses"
+"""How a line of `not_covered` begins that follows from an attack's curve: it is a measurement on members in words."""
 
 
 class Verdict(StrEnum):

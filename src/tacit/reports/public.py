@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..core import Evidence
+from ..core.evidence import SHOWN_AT
 from .teachers import DEPENDENT
 
 VERSIONS = {"tacit", "python", "numpy", "scipy", "scikit-learn", "torch", "platform"}
@@ -29,6 +30,7 @@ def public_version(evidence: Evidence) -> Evidence:
         measurements=(),
         utility={},
         controls=tuple(replace(control, found=LEFT_OUT) for control in evidence.controls),
+        not_covered=tuple(line for line in evidence.not_covered if not line.startswith(SHOWN_AT)),
         provenance={key: value for key, value in evidence.provenance.items() if _open(key)},
         scores=(),
         exposures=(),

@@ -23,6 +23,7 @@ from ..attacks import (
 )
 from ..attacks.controls import direction
 from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
+from ..core.evidence import SHOWN_AT
 from ..core.sentence import WAYS
 from .asking import Asked, Pool
 from .augmented_queries import Copies
@@ -38,7 +39,6 @@ FPRS = (0.01, 0.001, 0.0001)
 WITHOUT_REFERENCES = ("loss", "modified-entropy")
 WITH_REFERENCES = ("lira", "rmia", "student", "combined")
 NOT_COVERED = ("measured on observed members and non-members: no statement about differential privacy",)
-SHOWN_AT = "whether an attack beats guessing where it wrongly accuses"
 NO_REFERENCES, NONE_ASKED = (f"attacks with reference models, which find more: {way}" for way in WAYS)
 
 
