@@ -1,6 +1,7 @@
 """An ibis table is a source only where each of its rows comes from one stored row, by expressions that cannot fail."""
 
 import ibis
+import pandas
 import pyarrow
 import pytest
 from ibis import _
@@ -103,9 +104,48 @@ def test_a_source_made_row_by_row_is_accepted(visits):
     assert round(table.sum("twice", (0, 10)).release(epsilon=5000, rng=1).value) == 17
 
 
-def test_a_text_file_that_ibis_reads_is_refused(tmp_path):
-    """DuckDB guesses types from the first 20,480 rows: a person further down stopped the query after the charge."""
-    place = tmp_path / "visits.csv"
+def objects(odd):
+    """A frame with a column of Python's objects, of which one is another kind than the first thousand."""
+    return pandas.DataFrame({"who": range(3000), "x": pandas.Series([*range(2999), odd], dtype=object)})
+
+
+def text_file(engine, folder):
+    place = folder / "visits.csv"
     place.write_text("who,age\n" + "".join(f"{k},{k}\n" for k in range(10)))
+    return place
+
+
+GUESSED = {
+    "text file": lambda e, folder: e.read_csv(text_file(e, folder)),
+    "view": lambda e, folder: e.raw_sql(f"create view v as select * from '{text_file(e, folder)}'") and e.table("v"),
+    "views": lambda e, folder: (
+        GUESSED["view"](e, folder) is not None and e.raw_sql("create view w as select * from v") and e.table("w")
+    ),
+    "frame": lambda e, folder: e.con.register("f", objects("one")) and e.table("f"),
+    "rows": lambda e, folder: ibis.memtable(pyarrow.table({"who": [1, 2], "age": [3, 4]})),
+}
+
+
+@pytest.mark.parametrize("name", GUESSED)
+def test_a_table_whose_types_are_guessed_is_refused(tmp_path, name):
+    """DuckDB guesses types from the first rows: a person further down stopped the query after the charge."""
     with pytest.raises(tacit.BadInput, match="guessed"):
-        Table(ibis.duckdb.connect().read_csv(place), unit="who")
+        Table(GUESSED[name](ibis.duckdb.connect(), tmp_path), unit="who")
+
+
+def test_a_view_of_a_text_file_is_refused_in_a_database_and_without_its_file(tmp_path):
+    engine = ibis.duckdb.connect(tmp_path / "shop.duckdb")
+    GUESSED["views"](engine, tmp_path)
+    engine.disconnect()
+    with pytest.raises(tacit.BadInput, match="guessed"):
+        Table(f"{tmp_path}/shop.duckdb#w", unit="who")
+    (tmp_path / "visits.csv").unlink()
+    with pytest.raises(tacit.BadInput, match="can"):
+        Table(f"{tmp_path}/shop.duckdb#w", unit="who")
+
+
+@pytest.mark.parametrize("odd", ["one", 5, b"c", None])
+def test_the_rows_themselves_are_read_whatever_they_hold(odd):
+    table = Table(objects(odd), unit="who")
+    assert abs(table.users().release(epsilon=100, rng=1).value - 3000) < 2
+    assert table.sum("x", (0, 1)).release(epsilon=1.0, rng=1).value is not None

@@ -9,6 +9,7 @@ an engine could fail to compute for somebody's row (whole numbers that overflow,
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..core.errors import BadInput
 Node = Any
 """A node of an ibis expression; ibis has no types of its own that mypy could use."""
 Kind = Any
-RELATIONS = frozenset({"DatabaseTable", "InMemoryTable", "Project", "Filter", "DropColumns", "DropNull", "FillNull"})
+RELATIONS = frozenset({"DatabaseTable", "Project", "Filter", "DropColumns", "DropNull", "FillNull"})
 COMPARED = frozenset({
     "And", "Or", "Not", "Xor", "Equals", "NotEquals", "Less", "LessEqual", "Greater", "GreaterEqual", "Between",
     "InValues", "IsNull", "NotNull", "IsNan", "IsInf", "Field", "Literal", "Lowercase", "Uppercase", "Strip",
@@ -37,6 +38,10 @@ OTHER_ROWS = (
     "An ibis table may only be made row by row, and this one uses {}: one person could move other people's rows."
 )
 PREPARE = "Keep to select, filter, drop, rename and mutate of one row's values; ask everything else of tacit.Table."
+GUESSED = "The types of the columns would be guessed from people's values, and others would stop the engine."
+ITSELF = "Give the path of the .csv file itself, or its rows as a data frame."
+GUESSING = ("CSV", "JSON", "XLSX", "SQLITE", "PANDAS", "ARROW")
+"""How DuckDB's ways to read texts, and rows that lie in Python's memory, are called."""
 MAY_FAIL = "The ibis table uses {} in a way that an engine may fail at for some value, and the error would tell of it."
 SAFELY = "Convert with try_cast, calculate with float64, and compare values of one kind."
 
@@ -56,11 +61,30 @@ def check_rows(relation: Any, engine: str) -> None:
     for node in relation.op().find(operations.Node):
         if kind_of(node, RELATIONS) is not None:
             continue
+        if isinstance(node, operations.InMemoryTable):
+            raise BadInput(GUESSED, fix=ITSELF)
         name = kind_of(node, MADE)
         if name is None:
             raise BadInput(OTHER_ROWS.format(type(node).__name__), fix=PREPARE)
         if not _cannot_fail(node, name, engine):
             raise BadInput(MAY_FAIL.format(name), fix=SAFELY)
+
+
+def check_scans(relation: Any, engine: Any) -> None:
+    """Refuse a table whose types DuckDB guesses from values: the plan tells what is read, also behind views."""
+    if engine.name != NATIVE:
+        return
+    try:
+        plans = engine.raw_sql(f"explain (format json) {engine.compile(relation)}").fetchall()
+    except Exception:  # what the engine says of a file that it cannot read may hold values
+        raise BadInput("The table cannot be read.", fix="Are the files there that its view reads?") from None
+    if any(mark in name for _, plan in plans for name in _operators(json.loads(plan)) for mark in GUESSING):
+        raise BadInput(GUESSED, fix=ITSELF)
+
+
+def _operators(plan: Sequence[dict[str, Any]]) -> list[str]:
+    """The names of all operators of a plan."""
+    return [name for node in plan for name in (str(node["name"]), *_operators(node["children"]))]
 
 
 def check_pattern(node: Node) -> None:

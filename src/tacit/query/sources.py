@@ -20,7 +20,7 @@ from ..data.csv_quotes import check_quotes
 from ..data.frames import is_frame, narwhals
 from .engines import NATIVE, Backend, Lease, Opened, Relation, check_names, duckdb, folds, ibis, known
 from .frames import arrow_of
-from .row_wise import check_rows
+from .row_wise import check_rows, check_scans
 from .turns import turn
 from .unpacked import readable
 
@@ -50,7 +50,7 @@ def opened(source: object) -> Opened:
 def _expression(source: Any, engine: Backend) -> Opened:
     check_names("The table", source.columns, engine.name)
     check_rows(source, engine.name)
-    _check_views(source, engine)
+    check_scans(source, engine)
     return Opened(source, engine, "The table", _described(source, engine), folds=folds(engine))
 
 
@@ -62,19 +62,6 @@ def _backend_of(relation: Relation) -> Backend:
     if not hasattr(relation, "columns"):
         raise BadInput("An ibis table is expected, not a column or a number.")
     return found
-
-
-def _check_views(relation: Relation, engine: Backend) -> None:
-    """Refuse a text file that ibis reads: DuckDB guesses the types of its columns from values, and stops at others."""
-    if engine.name != NATIVE:
-        return
-    names = {node.name for node in relation.op().find(ibis().expr.operations.DatabaseTable)}
-    views = engine.raw_sql("select view_name, sql from duckdb_views() where not internal").fetchall()
-    if any(name in names and ("read_csv" in text or "read_json" in text) for name, text in views):
-        raise BadInput(
-            "The types of the columns would be guessed from people's values, and others would stop the engine.",
-            fix="Give the path of the .csv file itself, or its rows as a data frame.",
-        )
 
 
 def _file(path: Path) -> Opened:
@@ -197,10 +184,9 @@ def _held(columns: dict[str, Any]) -> Relation:
 
 
 def _described(relation: Relation, engine: Backend) -> str:
-    """An ibis table as the engine is told it; names that ibis makes up for files and frames are numbered."""
-    operations = ibis().expr.operations
+    """An ibis table as the engine is told it; names that ibis makes up for files are numbered."""
     text = str(engine.compile(relation))
-    names = {node.name for node in relation.op().find((operations.DatabaseTable, operations.InMemoryTable))}
+    names = {node.name for node in relation.op().find(ibis().expr.operations.DatabaseTable)}
     made_up = sorted((name for name in names if name.startswith("ibis_")), key=text.find)
     for number, name in enumerate(made_up):
         text = text.replace(name, f"table {number}")
@@ -231,9 +217,10 @@ def _database(url: str) -> Opened:
     try:
         folding = folds(engine)
         relation = _named_table(engine, table)
-        return Opened(relation, engine, table, _without_login(place, scheme), folds=folding, lease=lease)
     except Exception:
         raise BadInput(f"The database has no table {table!r} that can be read.") from None
+    check_scans(relation, engine)
+    return Opened(relation, engine, table, _without_login(place, scheme), folds=folding, lease=lease)
 
 
 def _named_table(engine: Backend, table: str) -> Relation:
