@@ -9,7 +9,7 @@ from event_examples import EXAMPLES
 from tacit.core import Adjacency, TacitError, Unsupported
 from tacit.events import ApproximateDP, Compose, Gaussian, Laplace, NonPrivate, Repeat
 from tacit.ledger.amounts import plain
-from tacit.ledger.costs import costs
+from tacit.ledger.costs import DRAWN, costs, neighbours
 from tacit.ledger.criteria import GDP, STATED, SUM, criteria, gaussian_delta
 from tacit.loss import privacy_loss
 from tacit.loss.renyi import delta_at
@@ -80,3 +80,18 @@ def test_mixed_compositions_and_groups():
 def test_a_release_without_protection_has_no_finite_cost():
     _, cost = charged(NonPrivate(), "add-remove")
     assert all(cost[item.name] is None for item in FOUND if item.name != STATED)
+
+
+def test_an_event_of_which_the_ledger_knows_nothing_states_a_guarantee_for_its_own_neighbours(monkeypatch):
+    """A new event was charged to a budget of replaced records as if it had been made for them: half of its cost."""
+    own, given = Adjacency.REPLACE, Adjacency.ADD_REMOVE
+    assert neighbours(Gaussian(1.0), given, own, 1) == (own, 1)
+    monkeypatch.setattr("tacit.ledger.costs.DRAWN", tuple(kind for kind in DRAWN if kind is not Gaussian))
+    for event in (Gaussian(1.0), Repeat(Gaussian(1.0), 3), Compose((Laplace(1.0), Gaussian(1.0)))):
+        assert neighbours(event, given, own, 1) == (given, 2)
+
+
+def test_which_events_state_a_guarantee():
+    drawn = {name for name, event in EXAMPLES.items() if isinstance(event, DRAWN)}
+    states = {"AboveThreshold", "ApproximateDP", "BoundedRange", "NoisyMax", "PartitionSelection", "ZCDP"}
+    assert set(EXAMPLES) - drawn == states

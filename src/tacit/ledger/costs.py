@@ -13,18 +13,32 @@ from ..core.adjacency import Adjacency
 from ..core.errors import Mismatch, Unsupported
 from ..core.event import Event
 from ..core.events import (
-    ZCDP,
     AboveThreshold,
+    Allocation,
     ApproximateDP,
+    BandedFactorisation,
     BoundedRange,
     Compose,
+    CyclicPoisson,
+    DiscreteGaussian,
     DiscreteLaplace,
+    FixedSize,
+    Gaussian,
     Laplace,
+    LastIterate,
+    MatrixFactorisation,
     NoisyMax,
     NonPrivate,
+    NoOp,
+    ObjectivePerturbation,
+    OneOf,
     PartitionSelection,
+    Poisson,
     RandomizedResponse,
     Repeat,
+    RepeatAndSelect,
+    Shuffled,
+    TruncatedPoisson,
     walk,
 )
 from ..loss.composed import Composed
@@ -34,8 +48,15 @@ from ..loss.pairs import LOSS, Location, Pair
 from .amounts import Amount, cost, exact
 from .criteria import COMPUTED, GDP, SAFE, STATED, SUM, Criterion, pure_mu, pure_renyi
 
-STATES = (ApproximateDP, PartitionSelection, ZCDP, NoisyMax, AboveThreshold, BoundedRange)
-"""Events that state a guarantee for the adjacency they are analysed for, and say nothing about another one."""
+DRAWN = (
+    Allocation, BandedFactorisation, Compose, CyclicPoisson, DiscreteGaussian, DiscreteLaplace, FixedSize, Gaussian,
+    Laplace, LastIterate, MatrixFactorisation, NoOp, NonPrivate, ObjectivePerturbation, OneOf, Poisson,
+    RandomizedResponse, Repeat, RepeatAndSelect, Shuffled, TruncatedPoisson,
+)  # fmt: skip
+"""Events that say how a release was drawn, so that their cost under any adjacency follows.
+
+Every other event, a new one too, states a guarantee for the adjacency it was made for, and nothing about another one.
+"""
 PURE = (RandomizedResponse, NoisyMax, AboveThreshold, BoundedRange, ApproximateDP)
 ROUNDING = 1e-10
 """Added to a log moment that is computed, on top of what `loss.renyi` proves: docs/proofs/rounding.md, Lemma 7."""
@@ -57,7 +78,7 @@ def neighbours(event: Event, given: Adjacency | None, own: Adjacency, group: int
             f"The charge counts for {given.value} neighbours, and the ledger for {own.value}: no theorem converts it.",
             fix=f"Make the release for {own.value} neighbours, or open a ledger for {given.value}.",
         )
-    if any(isinstance(part, STATES) for part in walk(event)):
+    if not all(isinstance(part, DRAWN) for part in walk(event)):
         return given, 2 * group
     return own, group
 
