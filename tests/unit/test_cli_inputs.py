@@ -87,7 +87,11 @@ MAKE = 'make = "their_code:make"'
         ("attack", {"model": "predict = 3"}, "predict in [model] must be a text"),
         ("attack", {"model": 'predict = "their_code:fails"'}, "their_code:fails raised KeyError"),
         ("attack", {"model": 'fit = "their_code:fails"'}, "their_code:fails raised KeyError"),
-        ("attack", {"model": 'make = "their_code:make"\nfile = "bad.safetensors"'}, "no safetensors file, or it is damaged"),
+        (
+            "attack",
+            {"model": 'make = "their_code:make"\nfile = "bad.safetensors"'},
+            "no safetensors file, or it is damaged",
+        ),
         ("train", {"model": MAKE, "plan": 'epsilon = "x"'}, "epsilon in [plan] must be a number"),
         ("train", {"model": MAKE, "plan": PLAN + "\nepochs = 3"}, "so epochs must go"),
         ("train", {"model": MAKE, "plan": PLAN, "train": "lr = -1.0"}, "lr must be a finite number above 0"),

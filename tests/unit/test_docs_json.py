@@ -151,6 +151,11 @@ def saved(folder):
 LONG = ("bracket", "quickstart")
 
 
+def test_every_verb_has_a_command_here():
+    rows = CONTRACT.split("<!-- verbs -->")[1].split("<!-- /verbs -->")[0]
+    assert set(ANSWERS) == set(re.findall(r"^\| `([\w ]+)` \|", rows, re.MULTILINE))
+
+
 @pytest.mark.parametrize("verb", [pytest.param(verb, marks=[pytest.mark.slow] * (verb in LONG)) for verb in ANSWERS])
 def test_json_has_the_fields_of_the_contract(verb, command, tmp_path):
     if verb == "predict":

@@ -17,12 +17,16 @@ for clipping in (Flat(), PerLayer(), Automatic(), Adaptive()):
 import torch
 
 import tacit
-from tacit.train import Progress, ball
+from tacit.train import Progress, Trained, ball
 
 x, y = torch.randn(100, 4), torch.arange(100) % 2
 plan = tacit.plan(100, epsilon=4.0, delta=1e-3, epochs=1)
 trained = tacit.fit(torch.nn.Linear(4, 2), (x, y), plan, delta=1e-3, project=ball(5.0), progress=Progress(1e-3))
 print(trained.evidence.sentence)
+
+folder = trained.save("released-model")  # weights and evidence, nothing that is secret
+again = Trained.load(folder, torch.nn.Linear(4, 2))
+print(again.predict(x[:3]))
 
 # %% rules freeze_batch_norm replace_batch_norm
 import torch

@@ -41,9 +41,7 @@ def check_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise BadInput(f"{shown(folder)} is no folder.", fix="Give one that tacit train or Trained.save has written.")
     if not (folder / WEIGHTS).is_file():
-        raise BadInput(
-            f"{shown(folder)} holds no {WEIGHTS}.", fix="Only networks are saved with weights."
-        )
+        raise BadInput(f"{shown(folder)} holds no {WEIGHTS}.", fix="Only networks are saved with weights.")
 
 
 def _made(given: Made, form: Form | None) -> object:
