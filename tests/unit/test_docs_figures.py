@@ -366,7 +366,7 @@ def test_speed_on_a_gpu():
         assert f"| {shown} | {cells} | {ratios} | {peer:,.0f} (" in page("decisions/gpu-speed")
 
 
-def test_how_far_made_up_rows_are_off():
+def test_how_far_synthetic_rows_are_off():
     text, tables = page("queries"), kept("synthetic")
     starts = {"adult": "| Adult (32,561", "census": "| census income (", "credit": "| credit default (20,183"}
     for name, start in starts.items():

@@ -1,4 +1,4 @@
-"""Many tables at once, and made-up rows: sums that add up, what one person moves, and how near the rows are."""
+"""Many tables at once, and synthetic rows: sums that add up, what one person moves, and how near the rows are."""
 
 import itertools
 

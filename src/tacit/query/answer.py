@@ -143,7 +143,7 @@ class Answer(Released):
 
     def __repr__(self) -> str:
         if not self.figures:
-            return f"Answer({self.release}: {self._size:,} made-up rows)"
+            return f"Answer({self.release}: {self._size:,} synthetic rows)"
         told = "\n  ".join(self.lines())
         return f"Answer({self.release}, each within its error at confidence {self.confidence:g}):\n  {told}"
 

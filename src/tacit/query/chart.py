@@ -23,7 +23,7 @@ LONGEST = 24
 def chart(answer: Answer) -> str:
     """Every aggregate of every group as SVG; at most 60 groups are drawn, and the others are counted."""
     if not answer.figures:
-        raise BadInput("Made-up rows have no chart.", fix="Ask for their table, or draw it yourself.")
+        raise BadInput("Synthetic rows have no chart.", fix="Ask for their table, or draw it yourself.")
     parts, bottom = [], 0
     for name, figure in answer.figures.items():
         panel, height = _panel(answer, name, figure, bottom)

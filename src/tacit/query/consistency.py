@@ -36,7 +36,7 @@ def check_cells(sizes: tuple[int, ...]) -> None:
 
 
 def agreed(tables: Mapping[Subset, NDArray[np.integer]], sizes: tuple[int, ...]) -> dict[Subset, Whole]:
-    """The tables again, each of the same made-up people."""
+    """The tables again, each of the same synthetic people."""
     check_cells(sizes)
     noisy = {columns: table.astype(np.float64) for columns, table in tables.items()}
     total = max(round(float(np.mean([table.sum() for table in noisy.values()]))), 0)

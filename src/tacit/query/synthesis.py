@@ -1,4 +1,4 @@
-"""Made-up rows that resemble a table: noisy tables of single columns and of the pairs that depend most, and a model.
+"""Synthetic rows that resemble a table: noisy tables of single columns and of the pairs that depend most, and a model.
 
     1  every column's table gets Gaussian noise;
     2  pairs of columns are chosen for a spanning tree, one after another, each by the exponential mechanism: its score
@@ -99,7 +99,7 @@ class Synthesis(Query[SynthesisPrices]):
         """The largest budget, by bisection, whose event is proven to cost at most (epsilon, delta)."""
         check.positive("epsilon", epsilon)
         if check.delta(delta) == 0:
-            raise BadInput("Made-up rows need a delta above 0.", fix="Give a delta such as 1e-9.")
+            raise BadInput("Synthetic rows need a delta above 0.", fix="Give a delta such as 1e-9.")
         columns, neighbours = len(self._others), self._neighbours
         shares = SHARES if self.label is None else LABELLED
 
