@@ -11,7 +11,7 @@ from tacit.train.clip.rounding import ROUNDING
 from tacit.train.clip.rules import outer as terms
 from tacit.train.clip.sums import group_slack, group_squares, per_example
 from tacit.train.noise.release import Release
-from train_zoo import CLASSES, ZOO, classify, furthest, naive, trainable
+from train_zoo import CLASSES, ZOO, Use, classify, furthest, naive, trainable
 
 NAMES = [
     "mlp", "convolutions", "lstm", "tied words", "sequence first", "bare parameters", "weight norm", "low rank",
@@ -129,6 +129,20 @@ def test_recurrent_layers_kept_in_reduced_precision(kind: torch.dtype) -> None:
     sums, norms = naive(model, classify, batch, 0.5)
     torch.testing.assert_close(found.norms.double(), norms, rtol=0.02, atol=0)
     assert furthest(found.sums, sums) < 0.02
+
+
+@pytest.mark.parametrize("rows", [4, 70])
+def test_a_float64_parameter_under_a_float32_loss(rows: int) -> None:
+    torch.manual_seed(0)
+    scale = nn.Parameter(torch.randn(3, CLASSES, dtype=torch.float64))
+    model = Use(lambda m, x: m.head(x) * m.scale.sum(0).float(), head=nn.Linear(5, CLASSES), scale=scale)
+    batch = torch.randn(rows, 5), torch.arange(rows) % CLASSES
+    clipper = Clipper(model, classify, trainable(model), 0.5)
+    assert clipper.structure(batch).together
+    found = clipper(batch, torch.ones(rows, dtype=torch.bool))
+    sums, norms = naive(model, classify, batch, 0.5)
+    torch.testing.assert_close(found.norms.double(), norms, rtol=1e-5, atol=0)
+    assert furthest(found.sums, sums) < 1e-5
 
 
 def test_training_in_bfloat16_steps() -> None:

@@ -54,6 +54,7 @@ def summed(weight: Tensor, values: Tensor) -> Tensor:
     if weight.dtype == torch.float64 != values.dtype:
         parts = zip(weight.split(SHORT), values.split(SHORT), strict=True)
         return added(some @ rows.double() for some, rows in parts)
+    weight = weight.to(values.dtype)  # of a float64 parameter under a float32 loss
     count = len(values) // SHORT * SHORT
     if values.is_cuda or len(values) <= SHORT:
         return weight @ values
