@@ -141,6 +141,11 @@ class Model:
     evidence: Evidence
 
 
+@dataclass(frozen=True)
+class Held:
+    model: object
+
+
 def test_a_model_that_brings_evidence_gets_the_claim_of_the_search():
     bound = tacit.epsilon(Gaussian(9.0), delta=1e-6).upper
     own = Evidence(subject="one run", not_covered=("its own",))
@@ -150,6 +155,30 @@ def test_a_model_that_brings_evidence_gets_the_claim_of_the_search():
     assert told.upper.epsilon > bound
     assert "its own" in told.not_covered
     assert "private selection" in told.provenance["settings"]
+
+
+class Learner:
+    def fit(self):
+        return self
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_trials_that_go_on_from_one_another_are_refused(inside):
+    """A network made outside `make_run` was trained further by every trial, and the claim counted one training."""
+    model = Learner()
+    returned = Held(model) if inside else model
+
+    def kept(candidate, chance):
+        return returned, 0.0
+
+    def made(candidate, chance):
+        return Held(Learner()) if inside else Learner(), 0.0
+
+    settings = {"candidates": [1], "event": Gaussian(9.0), "delta": 1e-6, "mean": 9.0, "shape": None, "rng": 0}
+    with pytest.raises(BadInput, match="same Learner"):
+        tacit.search(kept, **settings)
+    assert tacit.search(made, **settings).candidate == 1
+    assert tacit.search(lambda c, r: (Learner, 0.0), **settings).result is Learner
 
 
 def test_no_trial_releases_nothing_and_was_paid_for():

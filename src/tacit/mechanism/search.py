@@ -8,12 +8,14 @@ Talwar 2019.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from fractions import Fraction
 from typing import Generic, TypeVar, cast
+from weakref import ReferenceType, ref
 
 from ..core import Adjacency, BadInput, Charger, Event, Evidence, NotFinished, Receipt, Scoped, Source, check, source
 from ..core.events import OneOf, RepeatAndSelect
@@ -71,9 +73,10 @@ def search(
 
     Guarantee: `RepeatAndSelect(OneOf(events), mean, shape)`, charged once, before the first trial.
     Caller ensures: `event` covers the trial and its score. A score on private records needs noise of its own (compose
-    its `Gaussian` with the plan's event), one on public records does not. No trial charges a ledger or is shown.
+    its `Gaussian` with the plan's event), one on public records does not. No trial charges a ledger or is shown, and
+    none goes on from another: model, optimizer and estimator are made inside `make_run`.
     Edge cases: a score that is not a number never wins; a Poisson number of 0 trials raises NotFinished, whatever the
-    records are.
+    records are. Two trials that return one model object raise BadInput.
     """
     check_ledger(ledger)
     candidates = _listed(candidates)
@@ -145,8 +148,10 @@ def best_of(
     for _ in range(number_of_trials(event.mean, event.shape, chance)):
         trials.append((candidates[int(uniform_below(chance, len(candidates), 1)[0])], chance.spawn(1)[0]))
     best: tuple[Result, float, Candidate] | None = None
+    models: dict[int, ReferenceType[object]] = {}
     for (candidate, _), made in zip(trials, _made(make_run, trials), strict=True):
         result, told = _scored(made)
+        _check_new(result, models)
         if best is None or told > best[1]:
             best = result, told, candidate
     if best is None:
@@ -165,6 +170,25 @@ def _scored(made: tuple[Result, float]) -> tuple[Result, float]:
     except (TypeError, ValueError):
         raise BadInput("make_run must return what it made and its score, a number.") from None
     return result, -math.inf if math.isnan(told) else told
+
+
+def _check_new(result: object, models: dict[int, ReferenceType[object]]) -> None:
+    """Refuse a model that an earlier trial returned, too: one of them went on from the other, or overwrote it.
+
+    The theorems are about independent trials. `models` holds those so far by their identity, and keeps none alive.
+    """
+    for model in (result, getattr(result, "model", None)):
+        if isinstance(model, type) or not any(callable(getattr(model, name, None)) for name in ("fit", "state_dict")):
+            continue
+        known = models.get(id(model))
+        if known is not None and known() is model:
+            raise BadInput(
+                f"Two trials of the search returned the same {type(model).__name__}: trials that go on from one "
+                "another cost more than the search was charged for.",
+                fix="Make model, optimizer and estimator inside make_run.",
+            )
+        with contextlib.suppress(TypeError):  # what allows no weak references
+            models[id(model)] = ref(model)
 
 
 def _made(
