@@ -242,6 +242,22 @@ def test_answers_that_contradict_each_other_are_not_taken_as_exact():
     assert "contradict each other" in noisy.sentence
 
 
+def test_answers_about_others_that_contradict_each_other_are_told():
+    """Only answers about people whose value was determined were compared, and to a millionth of the largest."""
+    twice = [disclosure.Asked(frozenset("abc"), 10.0), disclosure.Asked(frozenset("abc"), 12.0)]
+    (found,) = disclosure.of_log(
+        [*twice, disclosure.Asked(frozenset("de"), 5.0), disclosure.Asked(frozenset("d"), 2.0)]
+    )
+    assert "contradict each other" in found.sentence
+    assert found.severity == "severe"  # what d has is told by answers that nothing contradicts
+    rich = [disclosure.Asked(frozenset("ab"), 1e9), disclosure.Asked(frozenset("a"), 9e8)]
+    (found,) = disclosure.of_log([*rich, disclosure.Asked(frozenset("b"), 1e8 + 500)])
+    assert "contradict each other" in found.sentence
+    assert found.severity == "notable"
+    (found,) = disclosure.of_log([*rich, disclosure.Asked(frozenset("b"), 1e8)])
+    assert "contradict" not in found.sentence
+
+
 def test_findings_go_on_the_page(tmp_path):
     people = frozenset(range(9))
     found = disclosure.of_log([Asked(people, 9.0), Asked(people - {4}, 8.0)])

@@ -17,6 +17,8 @@ from ..core import BadInput, check
 Floats = NDArray[np.float64]
 MOST = 5000
 """Different people of a log that are looked at; its queries times its people are at most the square."""
+ROUNDING = 1e-9
+"""How far answers may be from sums of people's values, beside the largest answer: they are numbers of few digits."""
 LARGEST = 1e300
 """An answer beyond it is no sum of people's values; differences of such numbers would not be finite."""
 
@@ -47,6 +49,11 @@ class Disclosed:
 
 def differencing(log: Sequence[Asked], *, tolerance: float = 1e-8) -> list[Disclosed]:
     """Everybody whose value follows from the answers, in the order in which they first appear."""
+    return solved(log, tolerance=tolerance)[0]
+
+
+def solved(log: Sequence[Asked], *, tolerance: float = 1e-8) -> tuple[list[Disclosed], set[int]]:
+    """Everybody whose value follows from the answers, and the places of answers that contradict others."""
     log = checked_log(log)
     people = list(dict.fromkeys(person for query in log for person in sorted(query.people, key=repr)))
     if len(people) > MOST:
@@ -57,14 +64,17 @@ def differencing(log: Sequence[Asked], *, tolerance: float = 1e-8) -> list[Discl
     matrix = np.zeros((len(log), len(people)))
     for row, query in enumerate(log):
         matrix[row, [place[person] for person in query.people]] = 1.0
-    weights = _weights(matrix, tolerance)
+    left, size, right = _spaces(matrix)
+    weights = _weights(left, size, right, tolerance)
     answers = np.array([query.answer for query in log], dtype=np.float64)
     found = []
     for k, person in enumerate(people):
         if (own := weights[k]) is not None:
             used = tuple((int(row), float(own[row])) for row in np.flatnonzero(np.abs(own) > 1e-6))
             found.append(Disclosed(person, float(own @ answers), used))
-    return found
+    scale = float(np.abs(answers).max()) or 1.0
+    rest = answers / scale - left @ (left.T @ (answers / scale))
+    return found, set(np.flatnonzero(np.abs(rest) > ROUNDING).tolist())
 
 
 def checked_log(log: object) -> list[Asked]:
@@ -78,25 +88,21 @@ def checked_log(log: object) -> list[Asked]:
     return found
 
 
-def contradicted(log: Sequence[Asked], found: Sequence[Disclosed]) -> bool:
-    """Whether an answer is not the sum of the values that all answers determine: then not all of them are exact."""
-    value = {item.person: item.value for item in found}
-    room = 1e-6 * max((abs(query.answer) for query in log), default=0.0)
-    own = [query for query in log if query.people <= value.keys()]
-    return any(not abs(sum(value[person] for person in query.people) - query.answer) <= room for query in own)
-
-
-def _weights(matrix: Floats, tolerance: float) -> list[Floats | None]:
-    """For every person the combination of queries that is that person alone; None where there is none.
-
-    With the singular value decomposition Q = U S V', the projection of e_k on the row space is V V' e_k; it is e_k
-    itself when its k-th entry is 1, and then w = U S^-1 V' e_k has Q' w = e_k.
-    """
+def _spaces(matrix: Floats) -> tuple[Floats, Floats, Floats]:
+    """U, S and V' of the singular value decomposition Q = U S V', without singular values that are 0."""
     left, size, right = np.linalg.svd(matrix, full_matrices=False)
     kept = size > max(matrix.shape) * np.finfo(float).eps * size.max(initial=0.0)
-    right, left, size = right[kept], left[:, kept], size[kept]
+    return left[:, kept], size[kept], right[kept]
+
+
+def _weights(left: Floats, size: Floats, right: Floats, tolerance: float) -> list[Floats | None]:
+    """For every person the combination of queries that is that person alone; None where there is none.
+
+    The projection of e_k on the row space of Q is V V' e_k; it is e_k itself when its k-th entry is 1, and then
+    w = U S^-1 V' e_k has Q' w = e_k.
+    """
     inside = (right**2).sum(axis=0)
-    return [left @ (right[:, k] / size) if inside[k] > 1 - tolerance else None for k in range(matrix.shape[1])]
+    return [left @ (right[:, k] / size) if inside[k] > 1 - tolerance else None for k in range(right.shape[1])]
 
 
 def read_log(data: object) -> list[Asked]:

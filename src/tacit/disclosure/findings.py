@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ..core import Control, Evidence
 from ..core.finding import NONE, NOTABLE, SEVERE, Finding
-from .differencing import Asked, checked_log, contradicted, differencing
+from .differencing import Asked, checked_log, differencing, solved
 from .uniqueness import combinations, homogeneity, uniqueness
 
 SHOWN = 5
@@ -18,7 +18,7 @@ def of_log(log: Sequence[Asked]) -> list[Finding]:
     """What the exact answers of a query log disclose together."""
     log = checked_log(log)
     people = len({person for query in log for person in query.people})
-    found = differencing(log)
+    found, contradict = solved(log)
     smallest = min((len(query.people) for query in log), default=0)
     figures: dict[str, object] = {
         "queries": len(log),
@@ -31,10 +31,11 @@ def of_log(log: Sequence[Asked]) -> list[Finding]:
         told = f"No combination of the {len(log)} answers is about one of {people} people alone."
         return [Finding("differencing", told, NONE, figures)]
     some = f"the {'value' if len(found) == 1 else 'values'} of {len(found)} of {people} people"
-    if contradicted(log, found):
+    if contradict:
         told = f"The {len(log)} answers contradict each other, so not all are exact: "
         told += f"their differences tell {some} with the errors that the answers have."
-        return [Finding("differencing", told, NOTABLE, figures)]
+        sure = any(contradict.isdisjoint(place for place, _ in item.queries) for item in found)
+        return [Finding("differencing", told, SEVERE if sure else NOTABLE, figures)]
     told = f"The {len(log)} answers, if they are exact, determine {some}, by differences of sums."
     return [Finding("differencing", told, SEVERE, figures)]
 
