@@ -115,6 +115,35 @@ def test_lists_of_tensors_are_columns_of_records(columns, sums) -> None:
 
 
 @pytest.mark.parametrize(
+    "data",
+    [(X, Y.to(torch.uint16)), (X, Y.to(torch.uint32)), [(x, y) for x, y in zip(X, Y.to(torch.uint64), strict=True)],
+     (X.numpy().astype(">f4"), Y.numpy().astype(">i8"))],
+    ids=["uint16", "uint32", "records", "other byte order"],
+)  # fmt: skip
+def test_numbers_of_unusual_kinds_are_read(data, sums) -> None:
+    found, idle = summed(data)
+    assert idle == 0
+    torch.testing.assert_close(found, sums["all"], atol=1e-4, rtol=0)
+
+
+def test_a_record_that_cannot_be_read_takes_no_other_of_its_user_away() -> None:
+    def by_logarithm(model: nn.Module, batch) -> torch.Tensor:
+        return nn.functional.cross_entropy(model(batch[0].log()), batch[1], reduction="none")
+
+    records = [(x, y) for x, y in zip(X.abs() + 0.1, Y, strict=True)]
+    ids, plan = [0, 0, 0, *range(1, ROWS - 2)], Plan(ROWS - 2, 1.0, 1, 1e-6, sampling="full", unit="user")
+    found = []
+    for odd in ((None, 1), (records[1][0], torch.tensor(-100))):
+        torch.manual_seed(0)
+        model = nn.Linear(4, 3)
+        step = private(model, torch.optim.SGD(model.parameters(), lr=0.0), plan, rng=1, loss=by_logarithm)
+        batches = step.batches(with_(records, odd, 1), users=ids, records_per_user=3)
+        assert [step(batch).idle for batch in batches] == [0]
+        found.append(model.weight.grad)
+    torch.testing.assert_close(*found, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
     "data", [X.to_sparse(), X.to("meta"), torch.nested.nested_tensor(list(X), layout=torch.jagged)]
 )
 def test_tensors_whose_rows_cannot_be_drawn_are_refused(data: torch.Tensor) -> None:

@@ -135,7 +135,12 @@ def _dense(value: Tensor) -> Tensor:
     value = value.detach()
     value = value.dequantize() if value.is_quantized else value
     value = value if value.layout is torch.strided else value.to_dense()
-    return value.as_subclass(Tensor).resolve_conj().resolve_neg()
+    return signed(value.as_subclass(Tensor).resolve_conj().resolve_neg())
+
+
+def signed(values: Tensor) -> Tensor:
+    """Whole numbers of more than eight bits without a sign as int64: torch can hardly select or add such numbers."""
+    return values.long() if values.dtype in (torch.uint16, torch.uint32, torch.uint64) else values
 
 
 _WORDS = "Leave that field out, or turn it into numbers: collate=tacit.train.Buckets((64, 128), prepare=tokenise)."
@@ -147,6 +152,7 @@ def array(values: np.ndarray[Any, Any]) -> Tensor:
         raise BadInput("Data hold something other than numbers.", fix=_WORDS)
     if values.dtype.kind in "iu" and values.dtype != np.uint8:
         values = values.astype(np.int64)
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
     tensor = torch.from_numpy(np.require(values, requirements=["C", "W"]))
     return tensor.float() if tensor.dtype == torch.float64 else tensor
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...core import BadInput
-from .collate import alike, array
+from .collate import alike, array, signed
 from .items import reader
 
 FIELDS = 4
@@ -110,7 +110,7 @@ def _in_memory(data: Tensor) -> Tensor:
             "Data hold a tensor that is sparse, nested, quantized or without memory.",
             fix="Give dense tensors, data.to_dense() say, or a list of records.",
         )
-    return data
+    return signed(data)
 
 
 def _holds_columns(data: tuple[object, ...] | list[object]) -> bool:

@@ -55,7 +55,11 @@ class Reader:
         return self.collate if isinstance(self.collate, Buckets) else None
 
     def groups(self, index: Index, *, together: bool = False) -> list[Group]:
-        """The units of `index`, (units,) or (units, records), grouped by length; `together`: padded to the largest."""
+        """The units of `index`, (units,) or (units, records), grouped by length; `together`: padded to the largest.
+
+        Another record of the unit stands for one that cannot be read: zeros might have no finite gradient, which takes
+        the whole unit away.
+        """
         table = index.reshape(len(index), -1)
         units = [[self._read(int(row)) for row in rows] for rows in table]
         lengths = [self._length(unit) for unit in units]
@@ -64,7 +68,7 @@ class Reader:
         found = []
         for length in sorted(set(lengths), key=lambda one: one or 0):
             places = [place for place, one in enumerate(lengths) if one == length]
-            samples = [self._shaped(sample, length) for place in places for sample in units[place]]
+            samples = [self._shaped(sample, length) for place in places for sample in _filled(units[place])]
             good = np.array([[sample is not None for sample in units[place]] for place in places])
             shape = (len(places), *index.shape[1:])
             rows = mapped(partial(_cut, shape), stacked(samples))
@@ -97,6 +101,12 @@ class Reader:
         """A batch of one record of zeros."""
         first = None if self.buckets is None else self.buckets.public[0]
         return stacked([self._shaped(None, first)])
+
+
+def _filled(unit: list[Any]) -> list[Any]:
+    """A unit's records, with the first that could be read in the place of those that could not."""
+    first = next((sample for sample in unit if sample is not None), None)
+    return [first if sample is None else sample for sample in unit]
 
 
 def _cut(shape: tuple[int, ...], tensor: Tensor) -> Tensor:

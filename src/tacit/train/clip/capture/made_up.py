@@ -56,7 +56,8 @@ def not_run(error: Exception, what: str = "loss") -> BadInput:
         reason = "a label or an id is out of range"
     return BadInput(
         f"The {what} of made-up records that are shaped like the data cannot be computed: {reason}.",
-        fix=f"The {what} is given rows of the data; labels and ids are whole numbers (int64) from 0 on.",
+        fix=f"The {what} is given rows of the data; labels and ids are whole numbers (int64) from 0 on, and other "
+        "numbers have the dtype of the parameters (float32).",
     )
 
 
