@@ -494,7 +494,7 @@ def test_records_are_named_by_their_rows_in_the_file(tacit_, monkeypatch, how):
     monkeypatch.setattr(attacking, "_attacked", lambda *_, **__: made)
     monkeypatch.setattr("tacit.study.bracketing.bracket", lambda *_, **__: made)
     if how == "attack":
-        found = attacking._attack_run(RunFile.read(run_file()), None, 0, 1, None)
+        found = attacking._attack_run(RunFile.read(run_file()), None, 0, None, 1, None)
     elif how == "bracket a model":
         found = bracketing._bracket_taken(RunFile.read(run_file()), AuditSection(), records, None, None)
     else:

@@ -38,6 +38,10 @@ def attack(
         int | None, typer.Option(help="Reference models to train, where the model can be retrained; 16 if absent.")
     ] = None,
     attacks: Annotated[str | None, typer.Option(metavar="A,B", help="Which attacks; all that fit if absent.")] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="What the model answers with: probabilities, logits, labels or values."),
+    ] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Where evidence.json and scores.csv go.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the attack that did not end in DIR.")] = False,
     again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
@@ -54,16 +58,18 @@ def attack(
     file = RunFile.read(source) if source is not None and source.endswith(".toml") else None
     out = out or (None if file is None else file.get("output").get("folder")) or "tacit-attack"
     settings = {} if file is None else settings_of(file, "model", "attack")
-    settings |= {"--attacks": names, "--references": references}
+    settings |= {"--attacks": names, "--references": references, "--output": output}
     more: dict[str, Any] = {"settings": settings, "resume": resume, "again": again}
     state = None if file is None and model is None else PROGRESS
     with run_folder(out, "attack", state=state, **more) as held, resumable(held.state, held.final):
         parts = made(held.state)
         if file is not None:
-            evidence = _attack_run(file, names, references, seed, parts)
+            evidence = _attack_run(file, names, references, output, seed, parts)
         elif source is not None:
-            if names is not None or references is not None:
-                raise BadInput("A file of scores has its attacks already; --attacks and --references go with a model.")
+            if (names, references, output) != (None, None, None):
+                raise BadInput(
+                    "A file of scores has its attacks already: --attacks, --references and --output go with a model."
+                )
             evidence = _attack_scores(source)
         else:
             if members is None or nonmembers is None:
@@ -71,7 +77,8 @@ def attack(
             target, count = resolve_model(str(model)), 16 if references is None else references
             inside, outside = sides(target, members, nonmembers, label)
             finished = _noting(parts, inside, outside, seed)
-            evidence = _attacked(target, inside, outside, names, count, finished.chance, checkpoint=finished)
+            told = {"checkpoint": finished, "output": output}
+            evidence = _attacked(target, inside, outside, names, count, finished.chance, **told)
         evidence.save(held.results / "evidence.json")
         write(evidence.scores, held.results / "scores.csv")
         held.commit()
@@ -90,7 +97,12 @@ def _noting(parts: Lasting | None, inside: Records | Side, outside: Records | Si
 
 
 def _attack_run(
-    file: RunFile, names: list[str] | None, references: int | None, seed: int | None, parts: Lasting | None
+    file: RunFile,
+    names: list[str] | None,
+    references: int | None,
+    output: str | None,
+    seed: int | None,
+    parts: Lasting | None,
 ) -> Evidence:
     from ..study.finished_parts import Finished
     from ..study.risk import placed
@@ -119,6 +131,7 @@ def _attack_run(
         found = loaded(found, Path(str(file.need("model", "file"))))
     groups = None if records.groups is None else np.concatenate([records.groups[rows] for rows in (inside, ~inside)])
     more: dict[str, Any] = {"fit": fit, "fpr": table.get("fpr"), "groups": groups, "checkpoint": finished}
+    more["output"] = table.get("output") if output is None else output
     count = table.get("references", 16) if references is None else references
     evidence = _attacked(found, pair[0], pair[1], names or table.get("attacks"), count, finished.chance, **more)
     rows = np.concatenate((np.flatnonzero(inside), np.flatnonzero(~inside)))

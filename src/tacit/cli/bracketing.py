@@ -138,13 +138,20 @@ def _bracket_taken(file: RunFile, game: AuditSection, records: Records, chance: 
         nonmembers=(records.x[sides[1]], records.y[sides[1]]),
         claim=_claim_of(file, int(members.sum())),
         canaries=(records.x[pool], records.y[pool], members[pool]) if pool.size else None,
-        references=file.get("attack").get("references", 16),
+        **_asked(file.get("attack")),
         confidence=game.confidence,
         groups=None if records.groups is None else records.groups[rows],
         rng=chance,
         checkpoint=parts,
     )
     return placed(evidence, records.places(rows)).with_(subject=file.name, provenance={**evidence.provenance, **digest})
+
+
+def _asked(table: dict[str, Any]) -> dict[str, Any]:
+    """What [attack] says of the attack on somebody's model: all attacks that fit are tried, at the usual rates."""
+    if unused := [key for key in ("attacks", "fpr") if key in table]:
+        note(f"{' and '.join(unused)} in [attack] go with `tacit attack`: bracket tries all attacks that fit.")
+    return {"references": table.get("references", 16), "output": table.get("output", "auto")}
 
 
 def _taken(file: RunFile) -> tuple[Any, dict[str, str]]:
@@ -177,7 +184,7 @@ def _bracket_fit(file: RunFile, game: AuditSection, records: Records, chance: An
         Guarded(file.need("model", "fit")),
         (records.x[pool], records.y[pool]),
         claim=_claimed(table, int(pool.sum()) // 2),
-        references=file.get("attack").get("references", 16),
+        **_asked(file.get("attack")),
         runs=game.runs or 500,
         confidence=game.confidence,
         canary=canary(game.canary),
@@ -219,6 +226,8 @@ def _bracket_trained(
             "`evidence` in [model] and `canaries` in [data] go with a model that is taken as it is.",
             fix="Give [model] predict, or make with file.",
         )
+    if "output" in file.get("attack"):
+        note("output in [attack] goes with somebody's model: a model that is trained here answers with logits.")
     attacks = file.get("attack").get("attacks", "auto")
     listed(attacks)
     training = described(file, there)

@@ -49,7 +49,8 @@ def gap(
     seed = file.get("output").get("seed") if seed is None else seed
     with run_folder(out or "tacit-gap", "gap", again=again) as held:
         fit = None if given is None else Guarded(given)
-        rows = sweep(fit, records.x, records.y, references=references, rng=seeded(seed), note=note)
+        output = file.get("attack").get("output", "auto")
+        rows = sweep(fit, records.x, records.y, references=references, rng=seeded(seed), output=output, note=note)
         data: Json = {"settings": [_row(row) for row in rows], "rank_correlation": agreement(rows)}
         picture(rows, held.results / "gap.svg")
         written(held.results / "gap.json", json.dumps(data, indent=1, allow_nan=False) + "\n")

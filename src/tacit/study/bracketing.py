@@ -45,6 +45,7 @@ def bracket(
     nonmembers: tuple[ArrayLike, ArrayLike] | None = None,
     fit: Fit | None = None,
     canaries: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+    output: str = "auto",
     checkpoint: Checkpoint = None,
 ) -> Evidence:
     """Train on a random half of `data`, attack that model, audit the training, and put it beside the claim.
@@ -61,13 +62,16 @@ def bracket(
     then runs of it are audited, and it trains the attack's reference models. Those of a fitted estimator are trained by
     cloning it.
 
+    `output` says what the model answers with (labels, probabilities, logits, or the values of a regression) where that
+    cannot be told from its numbers.
+
     `checkpoint` names a folder that reference models and the audit's runs are noted in as they are finished; the same
     call that finds it goes on from there. It is a secret, and deleted at the end.
     """
     if nonmembers is not None:
         return _taken(
             target, data, nonmembers, claim, fit, canaries, rng, checkpoint, references=references, runs=runs,
-            confidence=confidence, isolation=isolation, canary=canary, seconds=seconds, groups=groups,
+            confidence=confidence, isolation=isolation, canary=canary, seconds=seconds, groups=groups, output=output,
         )  # fmt: skip
     if fit is not None or canaries is not None:
         raise BadInput("fit and canaries go with a model that is taken as it is.", fix="Give its nonmembers=(x, y).")
@@ -93,6 +97,7 @@ def bracket(
         groups=None if named is None else np.concatenate((named[inside], named[~inside])),
         confidence=confidence,
         rng=randomness,
+        output=output,
         checkpoint=finished,
     )
     audited = audit(
@@ -138,7 +143,7 @@ def _halves(inside: NDArray[np.bool_], references: Scalar, runs: int) -> dict[st
 
 def _taken(
     target: Any, members: Any, nonmembers: Any, claim: Any, fit: Fit | None, canaries: Any, rng: Any,
-    checkpoint: Checkpoint, *, references: int, confidence: float, groups: ArrayLike | None, **game: Any,
+    checkpoint: Checkpoint, *, references: int, confidence: float, groups: ArrayLike | None, output: str, **game: Any,
 ) -> Evidence:  # fmt: skip
     """Bracket a model that is trained already; see `taken_model`."""
     sides = [] if checkpoint is None else [_pair(members), _pair(nonmembers)]
@@ -160,6 +165,7 @@ def _taken(
         groups=groups,
         confidence=confidence,
         rng=randomness,
+        output=output,
         checkpoint=finished,
     )
     games = (offered is not None) + (fit is not None)

@@ -194,6 +194,7 @@ def bracket(
     nonmembers: object = None,
     fit: Fit | None = None,
     canaries: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+    output: str = "auto",
     checkpoint: Checkpoint = None,
 ) -> Evidence:
     """Attack a training or a model, audit it, and put both beside the claim.
@@ -217,6 +218,9 @@ def bracket(
     is a game of one run. Or `fit` is that training: then runs of it are audited, and it trains the attack's reference
     models. Those of a fitted estimator are trained by cloning it.
 
+    `output` says what the model answers with (labels, probabilities, logits, or the values of a regression) where that
+    cannot be told from its numbers.
+
     `checkpoint` names a folder that reference models and the audit's runs are noted in as they are finished; the same
     call that finds it goes on from there. It is a secret, and deleted at the end.
     """
@@ -225,6 +229,8 @@ def bracket(
 
         if (isolation, seconds) != ("auto", None):
             raise BadInput("isolation and seconds go with fit=.", fix="Leave them out, and say how many runs.")
+        if output != "auto":
+            raise BadInput("A model by name answers with logits.", fix="Leave output out.")
         return bracket_trained(
             target, data, nonmembers, schema=_schema(schema), references=references, runs=runs, confidence=confidence,
             canary=canary, groups=groups, rng=rng, checkpoint=checkpoint,
@@ -239,7 +245,7 @@ def bracket(
     found = bracketing.bracket(
         model, given.parts[0], claim=claim, references=references, runs=runs, confidence=confidence, rng=rng,  # type: ignore[arg-type]
         isolation=isolation, canary=canary, seconds=seconds, groups=given.groups(groups), nonmembers=others, fit=train,
-        canaries=canaries, checkpoint=checkpoint,
+        canaries=canaries, output=output, checkpoint=checkpoint,
     )  # fmt: skip
     return given.told(found)
 

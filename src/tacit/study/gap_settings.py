@@ -69,11 +69,13 @@ def sweep(
     *,
     references: int,
     rng: Source,
+    output: str = "auto",
     note: Callable[[str], None] = lambda text: None,
 ) -> list[Setting]:
     """Every setting of built-in networks, and training-set sizes; of a given training its sizes alone.
 
-    `note` is told which setting of how many is trained next.
+    `output` says what models of the given training answer with. `note` is told which setting of how many is trained
+    next.
     """
     half = len(y) // 2
     sizes = sorted({max(2, half // part) for part in PARTS})
@@ -82,7 +84,7 @@ def sweep(
     more: dict[str, Any] = {"references": references, "rng": rng}
     more["note"] = lambda name: note(f"setting {next(place)} of {count}: {name}, and {references} reference models")
     if fit is not None:
-        return leakage_by_gap(made, (x, y), sizes=sizes, **more)
+        return leakage_by_gap(made, (x, y), sizes=sizes, output=output, **more)
     more["output"] = "logits"  # of few records, logits may look like shares
     rows = leakage_by_gap(made, (x, y), **more)
     return rows + leakage_by_gap({"middle": made["middle"]}, (x, y), sizes=sizes[:-1], **more)

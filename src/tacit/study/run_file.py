@@ -58,7 +58,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "optimizer": TEXT, "lr": NUMBER, "momentum": NUMBER, "schedule": TEXT, "average": TEXT, "precision": TEXT,
         "compile": SWITCH,
     },
-    "attack": {"attacks": TEXTS, "references": WHOLE, "fpr": NUMBERS},
+    "attack": {"attacks": TEXTS, "references": WHOLE, "fpr": NUMBERS, "output": TEXT},
     "audit": {
         "game": TEXT, "canary": TEXT, "runs": WHOLE, "seconds": NUMBER, "confidence": NUMBER, "start": TEXT,
         "isolation": TEXT,
