@@ -14,6 +14,7 @@ from typing import Any
 from tacit.core import Adjacency, Evidence
 from tacit.core.fault import panel_words
 from tacit.core.sentence import strongest
+from tacit.core.shown import at_least, at_most
 from tacit.reports.assessment import questions
 from tacit.reports.public import left_out, public_version
 from tacit.reports.subject import subjects_of
@@ -45,7 +46,8 @@ FRACTION = re.compile(r"\d+\.\d+")
 
 
 def reads(text: str, stored: float | bool | str | None) -> bool:
-    """The text, read back, is the stored number to three significant digits; in words, every fraction to four."""
+    """The text, read back, is the stored number to three significant digits, or a bound that was rounded to its safe
+    side; in words, every fraction to four."""
     if isinstance(stored, str):
         pairs = zip(FRACTION.findall(text), FRACTION.findall(stored), strict=False)
         near = all(math.isclose(float(mine), float(other), rel_tol=0.00051) for mine, other in pairs)
@@ -54,8 +56,9 @@ def reads(text: str, stored: float | bool | str | None) -> bool:
         return text == "no finite value"
     if isinstance(stored, bool):
         return text in (("yes", "passed") if stored else ("no", "failed"))
-    number = float(text.removesuffix(" %").replace(",", "")) / (100 if text.endswith(" %") else 1)
-    return math.isclose(number, stored, rel_tol=0.0051, abs_tol=1e-12)
+    scale, written = 100 if text.endswith(" %") else 1, text.removesuffix(" %").replace(",", "")
+    bound = written in (at_most(scale * stored), at_least(scale * stored))
+    return bound or math.isclose(float(written) / scale, stored, rel_tol=0.0051, abs_tol=1e-12)
 
 
 @dataclass

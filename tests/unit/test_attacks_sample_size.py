@@ -46,6 +46,10 @@ def test_several_targets_are_not_counted():
     assert outsiders_needed(item, 0.02) is None  # a rate that was not asked for
 
 
+def test_at_a_rate_of_one_no_number_of_outsiders_would_do():
+    assert outsiders_needed(measure(scores(300, 300), (1.0,)), 1.0) is None
+
+
 def test_one_sentence_at_the_largest_rate_that_is_not_shown():
     small, large = (measure(scores(n, n), (0.01, 0.001), 0.95) for n in (300, 700))
     (words,) = too_few([small])

@@ -9,6 +9,7 @@ from tacit.audits import ClopperPearson, Curve, stated, verify
 from tacit.audits.choice import bound
 from tacit.core import Adjacency, BadInput, Bound, Claim, Counts, Demonstration, Evidence
 from tacit.core.events import Gaussian
+from tacit.core.shown import at_least
 
 ADD = Adjacency.ADD_REMOVE
 COUNTS = Counts(80, 5, 100, 100)
@@ -90,6 +91,20 @@ def test_a_path_will_do_and_other_things_are_refused(tmp_path):
         verify("nowhere.json")
     with pytest.raises(BadInput, match="not dict"):
         verify({})
+
+
+def test_a_sentence_with_bounds_rounded_to_the_nearest_number_is_other_words(tmp_path):
+    """Earlier versions wrote at least 1.84 for 1.837."""
+    path = evidence(None).save(tmp_path / "evidence.json")
+    made = verify(path)
+    lower = evidence(None).lower.bound.epsilon
+    near, true = f"{lower:.3g}", at_least(lower)
+    assert float(near) > lower > float(true)
+    path.write_text(path.read_text().replace(f"at least {true}", f"at least {near}"))
+    found = verify(path)
+    assert made.ok
+    assert found.ok
+    assert [row.about for row in found.statements if not row.equal] == ["sentence"]
 
 
 def test_what_cannot_be_recomputed_is_named():

@@ -90,6 +90,25 @@ def test_lower_bounds_of_two_kinds_are_told_apart():
     assert "(" not in replace(WHOLE, claim=None, measurements=()).sentence
 
 
+def test_bounds_in_the_sentence_are_rounded_to_their_safe_side():
+    found = replace(WHOLE, claim=claim(2.3249), demonstrations=(shown(1.8376),)).sentence
+    assert "at most 2.33 (delta 0.00001) by proof and at least 1.83 by demonstration" in found
+    small = replace(WHOLE, claim=claim(2.3249), demonstrations=(shown(1.0, attainable=2.3221),)).sentence
+    assert "epsilon <= 2.33: it can show 2.33 at most" in small
+
+
+def test_a_refuted_claim_and_what_refutes_it_are_different_numbers():
+    found = replace(WHOLE, claim=claim(2.0), demonstrations=(shown(2.0004),)).sentence
+    assert "The claim epsilon <= 2 is false: the audit shows at least 2.0004." in found
+
+
+def test_a_bound_that_no_assumption_makes_larger_names_none():
+    assumed = replace(shown(2.4003), bound=replace(shown(2.4003).bound, assumes="gaussian"))
+    of_family = replace(claim(), bound=replace(claim().bound, assumes="gaussian"))
+    found = replace(WHOLE, claim=of_family, demonstrations=(shown(2.4001), assumed)).sentence
+    assert "at least 2.4 by demonstration" in found
+
+
 def measured(value, lower, upper, *, fpr=0.0001, members=2500):
     rate = Estimate(value, lower, upper, 0.95, 50_000)
     return replace(WHOLE, measurements=(replace(measurement(), tpr_at_fpr=((fpr, rate),), members=members),)).sentence

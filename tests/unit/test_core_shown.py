@@ -7,7 +7,7 @@ import report_samples
 import tacit
 from report_samples import private
 from tacit.core import Claim
-from tacit.core.shown import aligned, shortened, small
+from tacit.core.shown import aligned, at_least, at_most, proportion, shortened, small
 
 
 def shown():
@@ -34,6 +34,45 @@ def test_a_small_number_is_written_in_one_way(value, text):
     assert f"at delta {text}" in repr(bound)
     assert f"at delta {text}" in repr(claimed)
     assert f"(delta {text})" in claimed.sentence
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high"),
+    [
+        (2.3249, "2.32", "2.33"),
+        (2.8376, "2.83", "2.84"),
+        (3.9999999, "3.99", "4"),
+        (0.9996, "0.999", "1"),
+        (1.0000000000000162, "1", "1"),  # a pure release, as its accounting reads it
+        (1234567.8, "1.23e6", "1.24e6"),
+        (1.2345e-7, "1.23e-7", "1.24e-7"),
+        (0.0, "0", "0"),
+        (float("inf"), "infinity", "infinity"),
+    ],
+)
+def test_a_bound_is_rounded_to_its_safe_side(value, low, high):
+    assert (at_least(value), at_most(value)) == (low, high)
+    upper, lower = (
+        tacit.Bound(value, 1e-5, side, sure, "x", "add-remove") for side, sure in (("upper", 1.0), ("lower", 0.95))
+    )
+    assert (lower.shown(), upper.shown()) == (low, high)
+    assert f"epsilon <= {at_most(value, 4)} at" in repr(upper)
+    assert f"epsilon >= {at_least(value, 4)} at" in repr(lower)
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [
+        (0.01, "1 in 100"),
+        (1e-4, "1 in 10,000"),
+        (0.15, "15 in 100"),
+        (1 / 3, "1 in 3"),
+        (0.7, "7 in 10"),
+        (1.0, "1 in 1"),
+    ],
+)
+def test_a_rate_is_so_many_in_so_many(rate, text):
+    assert proportion(rate) == text
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,11 @@ def outsiders_needed(item: Measurement, fpr: float) -> int | None:
     the lowest rate that the sample can see, the curve is taken to stay level, so more may be needed.
 
     None in three cases: the sample shows it already, the curve is not above guessing, or no number up to ten million
-    would do with so few members. None, too, for several targets, whose rows are not all different records.
+    would do with so few members. None, too, at a rate of 1, where all attacks are guessing, and for several targets,
+    whose rows are not all different records.
     """
     found = dict(item.tpr_at_fpr).get(fpr)
-    if found is None or found.lower > fpr or item.targets != 1:
+    if found is None or found.lower > fpr or fpr >= 1 or item.targets != 1:
         return None
     each = 1 - (1 - found.confidence) / 4
     across, upward = (np.array([row[k] for row in item.roc]) for k in (0, 1))

@@ -18,6 +18,7 @@ import numpy as np
 from ..core import Claim, Demonstration, Estimate, Evidence, Measurement, Verdict, lower_proportion, upper_proportion
 from ..core.events import Repeat
 from ..core.fault import FAULTS, Fault
+from ..core.shown import significant
 from .bounds.one_run import OneRun, OneRunCurve
 from .bounds.updates import UpdatesCurve
 from .panel import of_release
@@ -69,7 +70,7 @@ def told(evidence: Evidence, stored: Mapping[str, Any]) -> Iterator[Statement]:
     false = "the claim is false" if evidence.verdict is Verdict.REFUTED else "the claim is not said to be false"
     says = "the claim is false" if FALSE in said else "the claim is not said to be false"
     yield Statement.of("sentence, verdict", says, false)
-    known = _numbers(now) | {end for fault in evidence.caught for end in _percents(fault)}
+    known = _numbers(now) | {end for fault in evidence.caught for end in _percents(fault)} | _epsilons(evidence)
     strange = sorted(_numbers(said) - known)
     problem = f"names {', '.join(f'{number:.6g}' for number in strange[:5])}" if strange else ""
     yield Statement.holds("sentence, numbers", "numbers of this evidence", problem)
@@ -78,6 +79,12 @@ def told(evidence: Evidence, stored: Mapping[str, Any]) -> Iterator[Statement]:
 
 def _numbers(text: str) -> set[float]:
     return {float(found.replace(",", "")) for found in NUMBER.findall(text)}
+
+
+def _epsilons(evidence: Evidence) -> set[float]:
+    """The epsilons that a sentence names, as any version may have rounded them."""
+    named = [bound.epsilon for bound in evidence.bounds]
+    return {float(significant(value)) for value in (evidence.attainable, *named) if math.isfinite(value)}
 
 
 def _percents(fault: Fault) -> set[float]:

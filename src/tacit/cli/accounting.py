@@ -12,7 +12,7 @@ from ..core.adjacency import Adjacency
 from ..core.errors import BadInput
 from ..core.events import Event
 from ..core.interval import Interval, finite
-from ..core.shown import small
+from ..core.shown import at_least, at_most, small
 from .app import Result, assumed, verb
 
 METHOD = "privacy-loss distribution, certified from both sides"
@@ -72,13 +72,14 @@ def epsilon(
         "posterior": belief.to_json(),
         "accuracy": accuracy.to_json(),
     }
+    most = at_most(belief.upper, 4)
     rows = [
         ("epsilon", spelled(interval)),
         ("delta", f"{small(delta)}"),
         ("adjacency", neighbours.value),
         ("method", method),
-        ("belief", f"from {prior:.4g} to at most {belief.upper:.4g}, but for outputs of probability {small(delta)}"),
-        ("guess", f"right with probability at most {accuracy.upper:.4g}"),
+        ("belief", f"from {prior:.4g} to at most {most}, but for outputs of probability {small(delta)}"),
+        ("guess", f"right with probability at most {at_most(accuracy.upper, 4)}"),
     ]
     lines = assumed(assumptions)
     if explain:
@@ -183,8 +184,9 @@ def plan(
 def spelled(interval: Interval) -> str:
     """The claim first, then how sure it is."""
     if interval.lower == 0 < interval.upper:
-        return f"{interval.upper:.7g}  (upper bound; no lower end is proven here)"
-    return f"{interval.upper:.7g}  (certified: between {interval.lower:.10g} and {interval.upper:.10g})"
+        return f"{at_most(interval.upper, 7)}  (upper bound; no lower end is proven here)"
+    ends = f"{at_least(interval.lower, 10)} and {at_most(interval.upper, 10)}"
+    return f"{at_most(interval.upper, 7)}  (certified: between {ends})"
 
 
 def _event(source: str | None, noise_multiplier: float | None, rate: float, steps: int, sampling: str) -> Event:

@@ -14,7 +14,7 @@ from ..core.files import Lasting
 from ..core.interval import finite
 from ..core.json_text import Json
 from ..core.run_folder import run_folder
-from ..core.shown import shortened, small
+from ..core.shown import at_most, shortened, small
 from ..study.run_file import RunFile
 from .app import AGAIN, DONE, REFUTED, SEED, STATUS_OF_VERDICT, Result, assumed, note, resumable, verb
 from .entry import Guarded, code_of, resolve, resolve_callable
@@ -119,13 +119,13 @@ def audited(evidence: Evidence, path: str, asked: int | None = None) -> Result:
     }
     rows = [("verdict", evidence.verdict.value)]
     if upper is not None:
-        rows.append(("claim", f"epsilon <= {upper.epsilon:.4g} at delta {small(upper.delta)} ({upper.adjacency})"))
+        rows.append(("claim", f"epsilon <= {upper.shown(4)} at delta {small(upper.delta)} ({upper.adjacency})"))
     for item in evidence.demonstrations:
         bound = item.bound
         family = f", within {shortened(bound.assumes)}" if bound.assumes else ", whatever the mechanism"
         sure = f"with confidence {bound.confidence:.10g} ({bound.method}{family})"
-        rows.append((f"shown ({item.game})", f"epsilon >= {bound.epsilon:.4g} {sure}"))
-        rows.append(("attainable", f"{item.attainable:.4g}"))
+        rows.append((f"shown ({item.game})", f"epsilon >= {bound.shown(4)} {sure}"))
+        rows.append(("attainable", at_most(item.attainable, 4)))
     rows += [(f"would catch: {fault.name}", chance_words(fault)) for fault in evidence.caught if fault.chance]
     rows += [(f"control {item.name}", "passed" if item.passed else "FAILED") for item in evidence.controls]
     for title, names in _chosen(evidence).items():

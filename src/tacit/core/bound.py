@@ -10,7 +10,7 @@ from . import check
 from .adjacency import Adjacency
 from .errors import BadInput, Mismatch
 from .json_text import Json
-from .shown import number, shortened, small, table
+from .shown import at_least, at_most, shortened, small, table
 
 
 class Side(StrEnum):
@@ -60,13 +60,17 @@ class Bound:
         kind = "proven" if sign == "<=" and self.confidence == 1 else f"{self.confidence:.10g} confidence"
         family = f", within {shortened(self.assumes)}" if self.assumes else ""
         where = f"at delta {small(self.delta)}, {self.adjacency.value}, one {self.unit}"
-        return f"Bound(epsilon {sign} {number(self.epsilon)} {where}; {kind} by {self.method}{family})"
+        return f"Bound(epsilon {sign} {self.shown(4)} {where}; {kind} by {self.method}{family})"
 
     def _repr_html_(self) -> str:
-        told = {"epsilon": number(self.epsilon), "delta": small(self.delta), "confidence": f"{self.confidence:.10g}"}
+        told = {"epsilon": self.shown(4), "delta": small(self.delta), "confidence": f"{self.confidence:.10g}"}
         told["assumes"] = "no family of mechanisms" if self.assumes is None else shortened(self.assumes)
         rows = [(name, told.get(name, value)) for name, value in vars(self).items() if name != "assumptions"]
         return table("Bound", [*rows, *(("must be believed", text) for text in self.assumptions)])
+
+    def shown(self, digits: int = 3) -> str:
+        """Epsilon in so many significant digits, rounded so that the written bound is true as well."""
+        return (at_most if self.side is Side.UPPER else at_least)(self.epsilon, digits)
 
     def contradicts(self, other: Bound) -> bool:
         """Whether a lower bound lies above an upper one: this is the audit.

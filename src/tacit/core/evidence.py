@@ -21,7 +21,7 @@ from .interval import Estimate
 from .json_text import Json
 from .risk import Bin, Exposure, GroupRisk, Spent
 from .scores import Scores
-from .shown import number, small, table
+from .shown import small, table
 
 SCHEMA = "tacit.evidence/1"
 Scalar = str | int | float | bool | None
@@ -239,9 +239,9 @@ class Evidence:
     def __repr__(self) -> str:
         parts = [self.verdict.value]
         if self.upper is not None:
-            parts.append(f"epsilon <= {number(self.upper.epsilon)} at delta {small(self.upper.delta)}")
+            parts.append(f"epsilon <= {self.upper.shown(4)} at delta {small(self.upper.delta)}")
         if self.lower is not None:
-            parts.append(f"epsilon >= {number(self.lower.bound.epsilon)}")
+            parts.append(f"epsilon >= {self.lower.bound.shown(4)}")
         if self.attacks:
             parts.append(f"{len(self.attacks)} attacks")
         return f"Evidence({self.subject!r}: {', '.join(parts)})"

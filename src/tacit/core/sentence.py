@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
+from .bound import Bound
 from .evidence import Claim, Demonstration, Evidence, Measurement, Verdict
 from .fault import panel_words
 from .finding import worst
 from .interval import Estimate
 from .reasons import reason
-from .shown import significant, small
+from .shown import at_most, proportion, significant, small
 
 CEILING = 0.98
 """From this part of its attainable maximum on, a lower bound says how many runs there were, not how much leaks."""
@@ -88,7 +89,7 @@ def _found(evidence: Evidence) -> str:
     scale = scale_of(item, fpr)
     low, found, high = _whole(estimate.lower * scale), round((estimate.value or 0.0) * scale), estimate.upper * scale
     text = (
-        f"An attacker who wrongly accuses 1 in {round(1 / fpr):,} outsiders finds {found:,} of {scale:,} members "
+        f"An attacker who wrongly accuses {proportion(fpr)} outsiders finds {found:,} of {scale:,} members "
         f"({low:,} to {_whole(high, up=True):,}, {_sure(evidence)})"
     )
     return f"{text}{_guessing(evidence, fpr, estimate, scale)}{_limit(evidence.claim, fpr, estimate, scale)}."
@@ -177,20 +178,23 @@ def _judged(evidence: Evidence) -> str:
         return "" if shown is None else f"No bound is claimed; epsilon is at least {_shown(evidence)}."
     if math.isinf(claim.bound.epsilon):
         return "The claim allows any epsilon: it promises nothing."
-    epsilon = significant(claim.bound.epsilon)
+    epsilon = claim.bound.shown()
     if not evidence.demonstrations:
         return f"{_bounded(claim)}; it is untested, as no audit was made."
     if shown is None:
         return f"{_bounded(claim)}; the audit says nothing about it, as it assumes another kind of noise."
-    at_least = _shown(evidence)
     if evidence.verdict is Verdict.REFUTED:
-        return f"The claim epsilon <= {epsilon} is false: the audit shows at least {at_least}. {reason(evidence)}"
+        digits = _apart(claim.bound, shown.bound)
+        return (
+            f"The claim epsilon <= {claim.bound.shown(digits)} is false: the audit shows at least "
+            f"{_shown(evidence, digits)}. {reason(evidence)}"
+        )
     if evidence.verdict is Verdict.UNINFORMATIVE:
-        most = significant(evidence.attainable)
+        most = at_most(evidence.attainable)
         more = f"{' It showed that much, so the truth may be far above.' * at_ceiling(shown)}{_enough(evidence)}"
         return f"The audit could not have contradicted epsilon <= {epsilon}: it can show {most} at most.{more}"
     told = panel_words(evidence.caught)
-    return f"{_bounded(claim)} and at least {at_least} by demonstration.{told and ' ' + told}"
+    return f"{_bounded(claim)} and at least {_shown(evidence)} by demonstration.{told and ' ' + told}"
 
 
 def _enough(evidence: Evidence) -> str:
@@ -216,7 +220,7 @@ def at_ceiling(shown: Demonstration) -> bool:
     return shown.bound.epsilon >= CEILING * shown.attainable > 0
 
 
-def _shown(evidence: Evidence) -> str:
+def _shown(evidence: Evidence, digits: int = 3) -> str:
     """The lower bound, with what it assumes and whether it is the most that could have been shown.
 
     Two bounds beside each other are alike only if both hold for any mechanism, or both for the claim's family.
@@ -228,11 +232,18 @@ def _shown(evidence: Evidence) -> str:
     if best.bound.assumes is not None:
         free = max((item for item in evidence.demonstrations if item.bound.assumes is None), default=None, key=_epsilon)
         most = "" if free is None or at_ceiling(best) or not at_ceiling(free) else ", the limit of that reading"
-        rest = "" if free is None else f"; {significant(free.bound.epsilon)} without that{most}"
-        words.append(f"if the noise is of the claimed kind{rest}")
+        rest = "" if free is None else f"; {free.bound.shown(digits)} without that{most}"
+        if free is None or free.bound.shown(digits) != best.bound.shown(digits):
+            words.append(f"if the noise is of the claimed kind{rest}")
     if at_ceiling(best):
         words.append("the limit of this audit, so the truth may be far above")
-    return significant(best.bound.epsilon) + (f" ({'; '.join(words)})" if words else "")
+    return best.bound.shown(digits) + (f" ({'; '.join(words)})" if words else "")
+
+
+def _apart(claimed: Bound, shown: Bound) -> int:
+    """So many digits that a refuted claim and what refutes it are written as different numbers."""
+    alike = (digits for digits in range(3, 17) if float(shown.shown(digits)) > float(claimed.shown(digits)))
+    return next(alike, 17)
 
 
 def _epsilon(shown: Demonstration) -> float:
@@ -240,7 +251,7 @@ def _epsilon(shown: Demonstration) -> float:
 
 
 def _bounded(claim: Claim) -> str:
-    return f"Epsilon is at most {significant(claim.bound.epsilon)} (delta {small(claim.bound.delta)}) by {_word(claim)}"
+    return f"Epsilon is at most {claim.bound.shown()} (delta {small(claim.bound.delta)}) by {_word(claim)}"
 
 
 def _word(claim: Claim) -> str:

@@ -6,10 +6,12 @@ import html
 import math
 import re
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 LONG = re.compile(r"(?<![\w.])\d+\.\d{6,}(?:e[-+]?\d+)?(?![\w.])")
 """A fraction with more digits than a person reads."""
+NEGLIGIBLE = 1e-6
+"""What lies so near to a short number, in units of its last digit, is that number but for rounding."""
 
 
 def number(value: float) -> str:
@@ -24,6 +26,33 @@ def significant(value: float, digits: int = 3) -> str:
         return text
     mantissa, exponent = text.split("e")
     return f"{Decimal(text):f}" if 1e-6 <= abs(value) < 1e6 else f"{mantissa}e{int(exponent)}"
+
+
+def at_most(value: float, digits: int = 3) -> str:
+    """An upper bound in so many significant digits, rounded up: what is written is true as well."""
+    return _towards(value, digits, ROUND_CEILING)
+
+
+def at_least(value: float, digits: int = 3) -> str:
+    """A lower bound in so many significant digits, rounded down: what is written is true as well."""
+    return _towards(value, digits, ROUND_FLOOR)
+
+
+def _towards(value: float, digits: int, side: str) -> str:
+    if not math.isfinite(value):
+        return number(value)
+    if abs(float(f"{value:.{digits}g}") - value) <= max(NEGLIGIBLE * 10.0**-digits, 1e-12) * abs(value):
+        return significant(value, digits)
+    rounded = Context(prec=digits, rounding=side).create_decimal_from_float(value)
+    return significant(float(rounded), digits)
+
+
+def proportion(rate: float) -> str:
+    """A rate above 0 as so many in so many: 1 in 100, 15 in 100, 1 in 3."""
+    if math.isclose(round(1 / rate), 1 / rate, rel_tol=1e-9):
+        return f"1 in {round(1 / rate):,}"
+    whole = next((10**k for k in range(1, 15) if math.isclose(round(rate * 10**k), rate * 10**k, rel_tol=1e-9)), 10**15)
+    return f"{round(rate * whole):,} in {whole:,}"
 
 
 def small(value: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup, escape
 
 from ..core import Adjacency
-from ..core.shown import significant
+from ..core.shown import at_most, small
 from .node import Node
 from .subject import Subject
 from .words import ADJACENCIES, event_words, titled
@@ -36,7 +36,7 @@ def claim_rows(subject: Subject) -> list[tuple[str, Markup]]:
 
 def _promise(subject: Subject, claim: Node) -> list[tuple[str, Markup]]:
     bound = claim["bound"]
-    epsilon, delta = bound["epsilon"].number(significant), bound["delta"].number(significant)
+    epsilon, delta = bound["epsilon"].number(at_most), bound["delta"].number(small)
     mark, words = ("if", PROVEN) if subject.proven else ("unless", STATED)
     kind = Markup('<span data-{}="{}">{}</span>').format(mark, claim["event"].path, words)
     adjacency = Markup(ADJACENCIES[Adjacency.of(bound["adjacency"].value)]).format(unit=bound["unit"].text())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from ..core.evidence import BLIND_BASELINE
-from ..core.shown import significant
+from ..core.shown import at_least, at_most, significant
 from .node import Node, measured, percent
 from .subject import Subject
 from .table import Cell, Column, Table
@@ -91,12 +91,12 @@ def _leak_rows(subjects: Sequence[Subject]) -> list[tuple[str, list[Cell]]]:
 
 
 def _bound_rows(subjects: Sequence[Subject]) -> list[tuple[str, list[Cell]]]:
-    def cell(node: Node | None) -> Cell:
-        return _cell(node["bound"]["epsilon"], significant) if node else NOTHING
+    def cell(node: Node | None, style: Callable[[float], str]) -> Cell:
+        return _cell(node["bound"]["epsilon"], style) if node else NOTHING
 
     return [
-        ("Epsilon demonstrated", [cell(subject.lower) for subject in subjects]),
-        ("Epsilon claimed", [cell(subject.claim) for subject in subjects]),
+        ("Epsilon demonstrated", [cell(subject.lower, at_least) for subject in subjects]),
+        ("Epsilon claimed", [cell(subject.claim, at_most) for subject in subjects]),
     ]
 
 

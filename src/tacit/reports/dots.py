@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from ..core.sentence import better, better_elsewhere, strongest
-from .node import Node, measured, percent
+from .node import Node, measured, percent, percent_at_most
 from .subject import Subject
 
 DOTS, COLUMNS, PITCH = 1000, 50, 10
@@ -73,7 +74,7 @@ def dots(subject: Subject) -> Dots | None:
     )
     return Dots(
         round((estimate.value or 0.0) * DOTS),
-        None if limit is None else round(limit.value * DOTS),
+        None if limit is None else _up(limit.value),
         ((FOUND, found), *_allowed(subject, limit)),
         NO_NOTE if better(fpr, estimate) else note,
     )
@@ -87,15 +88,20 @@ def _limit_alone(subject: Subject) -> Dots | None:
     place = next(index for index, point in enumerate(frontier.value) if point[1] == limit.value)
     rate = frontier[place][0].number(percent)
     words = Markup("the most that any attacker who wrongly accuses {} of the outsiders can find, by the {}: {}")
-    line = words.format(rate, _word(subject), limit.number(measured))
-    return Dots(None, round(limit.value * DOTS), ((CHANCE, line),))
+    line = words.format(rate, _word(subject), limit.number(percent_at_most))
+    return Dots(None, _up(limit.value), ((CHANCE, line),))
 
 
 def _allowed(subject: Subject, limit: Node | None) -> tuple[tuple[str, Markup], ...]:
     if limit is None:
         return ()
     words = Markup("the most that any such attacker can find, by the {}: {}")
-    return ((CHANCE, words.format(_word(subject), limit.number(measured))),)
+    return ((CHANCE, words.format(_word(subject), limit.number(percent_at_most))),)
+
+
+def _up(share: float) -> int:
+    """How many dots hold a share of the members, rounded up but for the last digits of the arithmetic."""
+    return math.ceil(share * DOTS - 1e-9)
 
 
 def _word(subject: Subject) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ..core.shown import shortened, significant
+from ..core.shown import at_most, shortened, significant
 
 NOT_FINITE = "no finite value"
 NEGLIGIBLE = 1e-12
@@ -80,6 +80,11 @@ def thousandths(value: float) -> str:
 def percent(value: float) -> str:
     """A rate as a percentage, three significant digits."""
     return f"{significant(100 * value)} %"
+
+
+def percent_at_most(value: float) -> str:
+    """An upper limit of a rate as a percentage, rounded up."""
+    return f"{at_most(100 * value)} %"
 
 
 def measured(value: float) -> str:

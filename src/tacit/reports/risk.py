@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from ..core.shown import significant
+from ..core.shown import at_most, significant
 from .node import Node, count, measured, rounded_percent
 from .subject import Subject
 from .table import Cell, Column, Table
@@ -70,7 +70,7 @@ def distribution(subject: Subject) -> Table:
 def budget(subject: Subject) -> Table:
     """Epsilon that is proven after so many steps."""
     columns = (Column("Steps", ("step",)), Column("Epsilon, at most", ("epsilon",)))
-    return _plain(subject, "budget", "Privacy over training", columns, (count, significant))
+    return _plain(subject, "budget", "Privacy over training", columns, (count, at_most))
 
 
 def _plain(

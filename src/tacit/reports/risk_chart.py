@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.json_text import Json
-from ..core.shown import significant
+from ..core.shown import at_most, significant
 from .chart import Chart, Series, altair, finished
 from .node import count, measured
 from .subject import Subject
@@ -55,7 +55,7 @@ def group_chart(subject: Subject) -> Chart | None:
 def budget_chart(subject: Subject) -> Chart | None:
     """A line: epsilon proven after so many steps."""
     rows = [
-        {"step": item.step, "epsilon": item.epsilon, "text": significant(item.epsilon)}
+        {"step": item.step, "epsilon": item.epsilon, "text": at_most(item.epsilon)}
         for item in subject.evidence.budget
         if item.epsilon < float("inf")
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.json_text import Json
 from ..core.sentence import at_ceiling
-from ..core.shown import significant
+from ..core.shown import at_least, at_most
 from .chart import Chart, Series, altair, finished
 from .subject import Subject
 
@@ -70,9 +70,9 @@ def _row(subject: Subject) -> Json:
     }
     best = subject.evidence.lower
     row["limit_text"] = "the limit of this audit" if best is not None and at_ceiling(best) else ""
-    row["far_text"] = "" if row["attainable"] is None else f"attainable {significant(row['attainable'])}"
-    row["lower_text"] = "" if row["lower"] is None else f"at least {significant(row['lower'])}"
-    row["upper_text"] = "" if row["upper"] is None else f"at most {significant(row['upper'])}"
+    row["far_text"] = "" if row["attainable"] is None else f"attainable {at_most(row['attainable'])}"
+    row["lower_text"] = "" if row["lower"] is None else f"at least {at_least(row['lower'])}"
+    row["upper_text"] = "" if row["upper"] is None else f"at most {at_most(row['upper'])}"
     return row
 
 

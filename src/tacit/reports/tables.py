@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from ..core.shown import significant
-from .node import Node, count, likely, measured, percent, rounded_percent, thousandths
+from ..core.shown import at_least, at_most, significant, small
+from .node import Node, count, likely, measured, percent, percent_at_most, rounded_percent, thousandths
 from .subject import Subject
 from .table import Cell, Column, Table
 from .words import verdict_title
@@ -34,11 +34,11 @@ def _bounds_row(subject: Subject) -> list[Cell]:
     some = bool(subject.evidence.demonstrations)
     return [
         Cell(subject.name, (subject.label,)),
-        _number(lower["bound"]["epsilon"], significant) if lower else NONE,
+        _number(lower["bound"]["epsilon"], at_least) if lower else NONE,
         _number(lower["bound"]["confidence"], rounded_percent) if lower else NONE,
-        _number(subject.node["attainable"], significant) if some else NONE,
-        _number(claim["bound"]["epsilon"], significant) if claim else NONE,
-        _number(claim["bound"]["delta"], significant) if claim else NONE,
+        _number(subject.node["attainable"], at_most) if some else NONE,
+        _number(claim["bound"]["epsilon"], at_most) if claim else NONE,
+        _number(claim["bound"]["delta"], small) if claim else NONE,
         Cell(Markup(verdict_title(subject.evidence)), (subject.evidence.verdict.value,)),
     ]
 
@@ -87,7 +87,7 @@ def _rate(row: Node) -> Cell:
 
 def _allowed_row(limits: Sequence[Node]) -> list[Cell]:
     none = Cell(Markup(""), ("",))
-    cells = (Cell(limit.number(measured), (limit.value, "", "")) for limit in limits)
+    cells = (Cell(limit.number(percent_at_most), (limit.value, "", "")) for limit in limits)
     return [Cell.words("the most that the claim allows"), *cells, none, none]
 
 
@@ -182,10 +182,10 @@ WORDS = {
 _DEMONSTRATION: tuple[tuple[str, Callable[[Node], Cell]], ...] = (
     ("Game", lambda item: _text(item["game"])),
     ("Canary", lambda item: _text(item["canary"])),
-    ("Epsilon at least", lambda item: _number(item["bound"]["epsilon"], significant)),
+    ("Epsilon at least", lambda item: _number(item["bound"]["epsilon"], at_least)),
     ("at confidence", lambda item: _number(item["bound"]["confidence"], rounded_percent)),
-    ("at delta", lambda item: _number(item["bound"]["delta"], significant)),
-    ("Attainable", lambda item: _number(item["attainable"], significant)),
+    ("at delta", lambda item: _number(item["bound"]["delta"], small)),
+    ("Attainable", lambda item: _number(item["attainable"], at_most)),
     ("Guessed right, with the canary", lambda item: _number(item["counts"]["tp"], count)),
     ("of runs", lambda item: _number(item["counts"]["n_in"], count)),
     ("False alarms, without the canary", lambda item: _number(item["counts"]["fp"], count)),

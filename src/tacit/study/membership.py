@@ -25,6 +25,7 @@ from ..attacks.controls import direction
 from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
 from ..core.evidence import SHOWN_AT
 from ..core.sentence import WAYS
+from ..core.shown import proportion
 from .asking import Asked, Pool
 from .augmented_queries import Copies
 from .cloning import refit
@@ -192,7 +193,7 @@ def too_few(found: Sequence[Measurement]) -> tuple[str, ...]:
         if any(dict(item.tpr_at_fpr)[fpr].lower > fpr for item in found):
             continue
         needed = [count for item in found if (count := outsiders_needed(item, fpr)) is not None]
-        return (f"{SHOWN_AT} 1 in {round(1 / fpr):,} outsiders: that takes at least {min(needed):,}",) if needed else ()
+        return (f"{SHOWN_AT} {proportion(fpr)} outsiders: that takes at least {min(needed):,}",) if needed else ()
     return ()
 
 
