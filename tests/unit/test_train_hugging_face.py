@@ -370,6 +370,8 @@ def test_what_would_change_the_run_or_tell_of_it_is_refused(tmp_path) -> None:
     for given in (data, {"train": data}, part, torch.utils.data.ConcatDataset([part])):
         with pytest.raises(BadInput, match="on the training data"):
             trainer.evaluate(given)
+    with pytest.raises(BadInput, match="on the training data"):
+        trainer.predict(part)
     trainer.eval_dataset = {"held out": Sentences(words=False), "train": data}
     with pytest.raises(BadInput, match="on the training data"):
         trainer.evaluate()

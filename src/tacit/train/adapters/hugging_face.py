@@ -195,6 +195,10 @@ class PrivateTrainer(Trainer):
         check_held_out(given, self.train_dataset)
         return super().get_eval_dataloader(eval_dataset)
 
+    def get_test_dataloader(self, test_dataset: Any) -> Any:
+        check_held_out(test_dataset, self.train_dataset)  # `predict` gives a loss and metrics where there are labels
+        return super().get_test_dataloader(test_dataset)
+
     def floating_point_ops(self, inputs: object) -> int:
         return 0
 
