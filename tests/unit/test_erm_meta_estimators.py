@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("sklearn")
 from sklearn.cluster import Birch
 from sklearn.ensemble import AdaBoostRegressor, BaggingClassifier
-from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV, permutation_test_score
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 
@@ -87,6 +87,17 @@ class Deeper:
 def test_means_of_many_records_are_no_rows():
     with pytest.raises(BadInput, match="for one row of one person"):
         Birch(n_clusters=PrivateKMeans(2, norm_bound=4.0, random_state=0), threshold=0.3).fit(X)
+
+
+def test_rows_with_labels_of_other_people_are_refused():
+    """Every fit on exchanged labels was charged for one row of a person who is in two."""
+    charged = []
+    till = SimpleNamespace(charge=lambda event, **more: charged.append(event))
+    with pytest.raises(BadInput, match="permutation_test_score"):
+        permutation_test_score(
+            PrivateGaussianNB(norm_bound=4.0, classes=[0, 1], ledger=till), X, Y, n_permutations=2, cv=2
+        )
+    assert charged == []
 
 
 def test_the_seeds_of_an_ensemble_do_not_replace_the_system_s_source():

@@ -78,6 +78,7 @@ def test_fit_learns_digits_and_holds_evidence() -> None:
     assert evidence.provenance["cryptographic"] is False
     assert evidence.provenance["steps"] == 100
     assert any("tuning" in line or "choices" in line for line in evidence.not_covered)
+    assert any("weights that it starts from" in line for line in evidence.not_covered)
     assert evidence.from_json(evidence.to_json()).upper == evidence.upper
     assert len(trained.history) == 100
 

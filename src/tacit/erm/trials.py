@@ -27,6 +27,8 @@ PARTS = ("_fit_ovo_binary", "_impute_one_feature")
 PIPELINE = ("fit", "fit_transform", "fit_predict")
 MIXED = ("sklearn.cluster._birch",)
 """Birch clusters means of many records."""
+EXCHANGED = "_permutation_test_score"
+"""Of permutation_test_score, which gives every row the label of another person."""
 SEEDS = "_set_random_states"
 """Ensembles give their parts seeds of 31 bits, which anybody can try out."""
 FREE = ("random_state", "ledger", "warm_start")
@@ -52,8 +54,8 @@ def refuse_trial(name: str, *, marked: bool, size_is_public: bool) -> None:
         )
     if _mixed():
         raise BadInput(
-            "Birch, and pipelines that sample rows anew, fit on rows that several records made, or that are there "
-            f"several times: the claim of {name} is for one row of one person.",
+            "Birch, permutation_test_score and pipelines that sample rows anew fit on rows that several records made, "
+            f"or that are there several times: the claim of {name} is for one row of one person.",
             fix=f"Fit {name} to the records themselves.",
         )
     if marked or searched():
@@ -98,10 +100,13 @@ def _resampled() -> bool:
 
 
 def _mixed() -> bool:
-    """Whether rows are not the records. Birch makes them of many; samplers of a pipeline, which have `fit_resample` as
-    those of imbalanced-learn do, repeat rows, or make new ones between two people's.
+    """Whether rows are not the records. Birch makes them of many, and a permutation test of two. Samplers of a
+    pipeline, which have `fit_resample` as those of imbalanced-learn do, repeat rows, or make new ones of two people's.
     """
-    return any(frame.f_globals.get("__name__") in MIXED or _resamples(frame) for frame in _callers())
+    return any(
+        frame.f_globals.get("__name__") in MIXED or frame.f_code.co_name == EXCHANGED or _resamples(frame)
+        for frame in _callers()
+    )
 
 
 def _resamples(frame: FrameType) -> bool:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 NOT_COVERED = (
     "training loss and share of clipped examples shown to the operator",
     "choices made by looking at this data: architecture, learning rate, clip norm, number of steps",
+    "what these records made before the training: weights that it starts from, means that features are scaled by",
     "accuracy measured on private data",
     "the true batch sizes, the run time and checkpoints, which stay with the operator",
 )
