@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import secrets
 import warnings
-from typing import Any, ClassVar, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -32,6 +33,9 @@ from ..mechanism.charging import behind
 from .budget import Budget
 from .carried import Carried
 from .trials import by_ensemble, changes, refuse_trial, searched
+
+if TYPE_CHECKING:
+    from ..reports import Page
 
 SIZE = "the number of records is public"
 AT_MOST = "there are at most {:,} records"
@@ -223,7 +227,7 @@ class PrivateEstimator(BaseEstimator):
         chosen = str(evidence.provenance["settings"])
         self.settings_ = f"{self.settings_}; then {chosen}" if "settings_" in vars(self) else chosen
 
-    def report(self, path: str = "report.html", **options: Any) -> Any:
+    def report(self, path: str | Path = "report.html", **options: Any) -> Page:
         """Write the page about this model; see `tacit.report`."""
         import tacit
 

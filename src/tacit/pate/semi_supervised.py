@@ -43,7 +43,7 @@ class FixMatch(Student):
     covered ones; for rows, nothing and exchanged features.
     """
 
-    how: Any
+    how: object
     certainty: float = 0.95
     weight: float = 1.0
     ratio: int = 4

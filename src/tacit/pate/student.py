@@ -37,7 +37,7 @@ class Student(ABC):
 class Supervised(Student):
     """Learn from the answered queries alone, by anybody's training: see `teachers.as_training`."""
 
-    how: Any
+    how: object
 
     def tried(self, x: object, classes: int) -> None:
         tried(self.how, x, classes, "student", fleet=False)

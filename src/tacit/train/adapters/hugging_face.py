@@ -17,6 +17,7 @@ from ...loss import Plan
 from .. import checkpoint as checkpoints
 from ..batch_norm import Frozen
 from ..claim import claimed_delta
+from ..clip.clipper import Loss
 from ..descriptions import described
 from ..held_out import check_held_out
 from ..info import StepInfo
@@ -69,7 +70,7 @@ class PrivateTrainer(Trainer):
         self,
         *args: Any,
         plan: Plan,
-        loss: Any = None,
+        loss: Loss | None = None,
         ledger: Charger | None = None,
         rng: Source | int | None = None,
         speed: Speed = Speed(),  # noqa: B008
