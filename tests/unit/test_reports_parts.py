@@ -19,7 +19,8 @@ from tacit.core.events import Compose, Gaussian, Laplace, NonPrivate, NoOp, Pois
 from tacit.core.fault import Fault
 from tacit.core.sentence import allowed
 from tacit.core.shown import significant
-from tacit.reports import comparison, svg, tables
+from tacit.reports import card, comparison, svg, tables
+from tacit.reports.card import BARE
 from tacit.reports.node import Node, count, likely, measured, percent, rounded_percent, thousandths
 from tacit.reports.roc_chart import roc_chart, thinned
 from tacit.reports.strip_chart import strip_chart
@@ -90,6 +91,12 @@ def test_every_row_of_every_table_fits_its_columns(name: str) -> None:
         for row in table.rows:
             assert len(row) == len(table.columns)
             assert sum(len(cell.values) for cell in row) == width
+
+
+def test_a_claim_without_an_event_is_itself_to_be_believed() -> None:
+    stated, proven = subjects_of([samples.bare(), samples.private()])
+    assert BARE in dict(card.claim_rows(stated))["What must be believed"]
+    assert BARE not in dict(card.claim_rows(proven))["What must be believed"]
 
 
 @pytest.mark.parametrize("fpr", [0.0, 1e-6, 0.00123, 0.01, 0.5, 1.0])

@@ -150,7 +150,7 @@ def _attacked(subjects: Sequence[Subject], public: bool) -> str:
 def _means(subjects: Sequence[Subject], public: bool) -> str:
     names = [] if public else _names(subjects)
     games = any(subject.evidence.demonstrations for subject in subjects)
-    return ", ".join([*names, *(["canary games"] if games else [])]) or "nothing that this page may show"
+    return ", ".join([*names, *(["games of an audit"] if games else [])]) or "nothing that this page may show"
 
 
 def _any_means(subjects: Sequence[Subject]) -> str:
@@ -194,7 +194,7 @@ def _promised(subjects: Sequence[Subject]) -> str:
 
 def _audited(subjects: Sequence[Subject]) -> str:
     if any(subject.evidence.demonstrations for subject in subjects):
-        return "The audit tested the running code with canaries; its verdict and its reach are at the top of this page."
+        return "The audit tested what the algorithm releases; its verdict and its reach are at the top of this page."
     return "No audit was made."
 
 

@@ -20,6 +20,7 @@ THREAT = {
 }
 RANDOMNESS = "randomness"
 PROVEN, STATED = "proven from the event below", "stated; no event was given from which to prove it"
+BARE = "the claim itself, as nothing here proves it"
 NOT_STATED = Markup('<span class="quiet">not stated</span>')
 
 
@@ -45,7 +46,7 @@ def _promise(subject: Subject, claim: Node) -> list[tuple[str, Markup]]:
         ("Unit of privacy", Markup("one {}").format(bound["unit"].text())),
         ("Adjacency", Markup("{}: {}").format(bound["adjacency"].text(), adjacency)),
         ("How it was computed", bound["method"].text()),
-        ("What must be believed", _list(bound["assumptions"])),
+        ("What must be believed", _believed(claim, proven=subject.proven)),
     ]
 
 
@@ -74,7 +75,11 @@ def _randomness(subject: Subject) -> Markup:
     return provenance[RANDOMNESS].show() if RANDOMNESS in provenance.value else NOT_STATED
 
 
-def _list(node: Node) -> Markup:
-    if not len(node):
+def _believed(claim: Node, *, proven: bool) -> Markup:
+    """What a bound assumes; a claim without an event is itself to be believed."""
+    lines = [item.text() for item in claim["bound"]["assumptions"]]
+    if not proven:
+        lines.insert(0, Markup('<span data-unless="{}">{}</span>').format(claim["event"].path, BARE))
+    if not lines:
         return escape("nothing beyond the event and this card")
-    return Markup("<ul>{}</ul>").format(Markup("").join(Markup("<li>{}</li>").format(item.text()) for item in node))
+    return Markup("<ul>{}</ul>").format(Markup("").join(Markup("<li>{}</li>").format(line) for line in lines))

@@ -1,4 +1,4 @@
-"""The audit's scores with and without the planted record, as two histograms over each other."""
+"""The audit's scores with and without the record, as two histograms over each other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Histograms:
     @property
     def label(self) -> str:
         """The picture in words."""
-        return "Two histograms over each other: scores of the audit's games with the planted record, and without it."
+        return "Two histograms over each other: scores of the audit's games with the record, and without it."
 
 
 def histogram(subject: Subject) -> Histograms | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .node import Node, measured, percent
+from .node import Node, measured, percent, percent_at_most
 from .roc_chart import thinned
 from .subject import Subject
 from .table import Cell, Column, Table
@@ -16,7 +16,7 @@ def roc_table(subject: Subject) -> Table:
     limited = [limit] if subject.evidence.claim is not None and subject.evidence.claim.frontier else []
     rows = [_row(subject, item, point) for item in subject.node["measurements"] for point in _kept(item["roc"])]
     if not rows and subject.claim:
-        points = [[_rate(point[0]), _rate(point[1])] for point in _kept(subject.claim["frontier"])]
+        points = [[_rate(point[0]), _most(point[1])] for point in _kept(subject.claim["frontier"])]
         return Table(
             name, "Points of the limit", [Column("False-positive rate", ("fpr",)), limit], points, subject.title
         )
@@ -43,9 +43,13 @@ def _row(subject: Subject, item: Node, point: Node) -> list[Cell]:
         _rate(point[0]),
         Cell(point[1].number(measured), (point[1].value,)),
         Cell(interval, (point[2].value, point[3].value)),
-        *([_rate(allowed)] if allowed else []),
+        *([_most(allowed)] if allowed else []),
     ]
 
 
 def _rate(node: Node) -> Cell:
     return Cell(node.number(percent), (node.value,))
+
+
+def _most(node: Node) -> Cell:
+    return Cell(node.number(percent_at_most), (node.value,))
