@@ -305,3 +305,13 @@ def test_a_page_that_names_records_is_its_owners_alone(tmp_path: Path) -> None:
         modes[records] = page.path.stat().st_mode & 0o777
     assert modes[True] == 0o600
     assert modes[False] & 0o600 == 0o600
+
+
+def test_no_place_of_a_page_states_less_than_was_proven(tmp_path: Path) -> None:
+    """The table of published deployments rounded the page's own epsilon to the nearest digit."""
+    bound = Bound(0.97853, 1.23456e-6, "upper", 1.0, "a method", "add-remove")
+    _, html = made(Evidence(subject="Ours", claim=Claim(bound, None)), tmp_path)
+    table = html.split('id="table-deployments"')[1].split("</table>")[0]
+    assert ">0.979<" in table
+    assert ">0.978<" not in html
+    assert ">0.00000123456<" in table

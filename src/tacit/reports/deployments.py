@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from ..core.shown import significant
+from ..core.shown import at_most, significant, small
 from .subject import Subject
 from .table import Cell, Column, Table
 
@@ -71,8 +71,8 @@ def _own(subject: Subject) -> list[Cell]:
     bound = subject.node["claim"]["bound"]
     return [
         Cell(Markup("<strong>{}</strong>").format(subject.name), (subject.label,)),
-        Cell(Markup("<strong>{}</strong>").format(bound["epsilon"].number(significant)), (bound["epsilon"].value,)),
-        Cell(bound["delta"].number(significant), (bound["delta"].value,)),
+        Cell(Markup("<strong>{}</strong>").format(bound["epsilon"].number(at_most)), (bound["epsilon"].value,)),
+        Cell(bound["delta"].number(small), (bound["delta"].value,)),
         Cell(Markup("one {}").format(bound["unit"].text()), (bound["unit"].value,)),
         Cell(escape("this page"), ("this page",)),
     ]
