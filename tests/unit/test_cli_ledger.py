@@ -70,6 +70,17 @@ def test_init_show_export_and_verify(tacit_, budget):
     assert "ann" in tacit_("ledger", "show", "b.db")[1]
 
 
+def test_what_is_said_to_remain_can_be_charged(tacit_, budget):
+    """It was rounded to the nearest number, here up: a charge of as much was refused."""
+    budget()
+    kept = Ledger("b.db")
+    kept.charge(Laplace(1 / 0.1234123), key="one")
+    assert float(f"{kept.remaining():.4g}") > kept.remaining()
+    said = next(line for line in tacit_("ledger", "show", "b.db")[1].splitlines() if line.startswith("remaining"))
+    assert float(said.split()[1]) == 0.8765
+    kept.charge(Laplace(1 / float(said.split()[1])), key="two")
+
+
 def test_evidence_and_an_export_that_are_kept_elsewhere_show_a_rollback(tacit_, budget):
     budget()
     ledger = Ledger("b.db")

@@ -137,3 +137,17 @@ def test_a_table_has_columns_of_one_width():
     ]
     assert aligned((), rows) == ["Basel     1,204 +- 3", "Le Locle  7 +- 3"]
     assert aligned((), []) == []
+
+
+def test_plans_and_trained_models_state_no_less_than_was_proven():
+    """Both showed epsilon to the nearest digit."""
+    from torch import nn
+
+    from tacit.train.loop import Trained
+
+    claim = Claim(tacit.Bound(0.123421, 1e-5, "upper", 1.0, "a method", "add-remove"), None)
+    assert "epsilon 0.1235 at" in repr(Trained(nn.Linear(1, 1), private().with_(claim=claim), ()))
+    plans = [tacit.Plan(1000, 0.1, steps, 2.0, delta=1e-5) for steps in range(10, 20)]
+    exact = [plan.bound(1e-5).epsilon for plan in plans]
+    assert any(float(f"{epsilon:.4g}") < epsilon for epsilon in exact)
+    assert all(f">{at_most(epsilon, 4)}<" in plan._repr_html_() for plan, epsilon in zip(plans, exact, strict=True))

@@ -171,11 +171,11 @@ def _told(
         "receipt": None if payer is None else payer.to_json(),
     }
     rows = [
-        ("epsilon", f"{bound.epsilon:.6g} at delta {small(bound.delta)}, one {bound.unit}"),
+        ("epsilon", f"{bound.shown(6)} at delta {small(bound.delta)}, one {bound.unit}"),
         ("answered", f"{done.answered_} of {design.queries} queries; the claim pays for {design.answers} answers"),
         ("teachers", f"{data['teacher_accuracy']:.2%} right on average (for you alone: no noise covers this)"),
         ("student", _student(accuracy, baseline)),
-        *(() if released is None else (("released", f"{released.epsilon:.6g}: the data-dependent bound, with noise"),)),
+        *(() if released is None else (("released", f"{released.shown(6)}: the data-dependent bound, with noise"),)),
         *((name, path) for name, path in written.items() if path is not None),
     ]
     lines = assumed(dict.fromkeys((*bound.assumptions, *(() if released is None else released.assumptions))))

@@ -102,10 +102,10 @@ def trained(
 
     plan = training.plan
     bound = plan.bound(training.delta)
-    note(f"{plan.summary}: epsilon {bound.epsilon:.4g}")
+    note(f"{plan.summary}: epsilon {bound.shown(4)}")
     more: dict[str, Any] = {} if checkpoint is None else {"checkpoint": Lasting(checkpoint)}
     if payer is None:
-        whole = f"epsilon {bound.epsilon:.4g} at delta {small(training.delta)}"
+        whole = f"epsilon {bound.shown(4)} at delta {small(training.delta)}"
         note(f"No ledger is charged. With --ledger, this run is charged before its first step: {whole}.")
     else:
         more["ledger"] = payer

@@ -91,7 +91,7 @@ class Plan:
         rows: list[tuple[str, object]] = [(name, getattr(self, name)) for name in names]
         rows += [("expected_batch", f"{self.expected_batch:.4g}"), ("sampling", self.sampling.name)]
         if self.delta is not None:
-            rows.append((f"epsilon at delta {small(self.delta)}", f"{self.bound(self.delta).epsilon:.4g}"))
+            rows.append((f"epsilon at delta {small(self.delta)}", self.bound(self.delta).shown(4)))
         return table("Plan", rows)
 
     @property

@@ -110,7 +110,7 @@ class Trained:
 
     def __repr__(self) -> str:
         bound = self.evidence.upper
-        told = "" if bound is None else f", epsilon {bound.epsilon:.4g} at delta {small(bound.delta)}"
+        told = "" if bound is None else f", epsilon {bound.shown(4)} at delta {small(bound.delta)}"
         return f"Trained({type(self.model).__name__}, {len(self.history)} steps{told})"
 
 
