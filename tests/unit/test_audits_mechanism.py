@@ -26,6 +26,14 @@ def laplace(scale):
 PAIR = (np.array([1.0, 0.0]), np.array([0.0, 0.0]))
 
 
+@pytest.mark.parametrize("data", [PAIR[0], [1, 2], ["a", [1]], 3.0, {"age": 1}, object()])
+def test_one_data_set_twice_is_refused(data):
+    """It was called consistent: no release can tell a data set from itself, however little noise there is."""
+    for other in (data, data.copy()) if isinstance(data, np.ndarray | list) else (data,):
+        with pytest.raises(BadInput, match="are the same"):
+            audit_mechanism(laplace(1.0), (data, other), claim=(1.0, 0.0), runs=400, rng=1)
+
+
 def test_a_right_laplace_scale_is_consistent():
     evidence = audit_mechanism(laplace(1.0), PAIR, claim=(1.0, 0.0), runs=8000, rng=1)
     assert evidence.verdict is Verdict.CONSISTENT

@@ -162,3 +162,10 @@ def test_upper_ends_fall_with_delta_where_small_and_large_losses_are_mixed():
     assert ends == sorted(ends, reverse=True)
     assert 240 < ends[2] < 246
     assert ends[0] < 266
+
+
+@pytest.mark.parametrize("event", [[Gaussian(1.0), Gaussian(2.0)], 1.0, None, "Gaussian"])
+def test_what_is_no_event_is_named(event):
+    """A list of events was said to have no theorem."""
+    with pytest.raises(tacit.BadInput, match=f"needs an event, got {type(event).__name__}"):
+        tacit.privacy_loss(event, "add-remove")

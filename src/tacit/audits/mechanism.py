@@ -57,6 +57,11 @@ def audit_mechanism(
     """
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise BadInput("pair must hold the two neighbouring data sets (D, D').")
+    if _same(*pair):
+        raise BadInput(
+            "The two data sets of pair are the same, so that nothing could tell them apart.",
+            fix="Give neighbours, such as the data with one record and without it.",
+        )
     if not callable(release):
         raise BadInput(f"release must be a function release(data, rng) -> number, got {type(release).__name__}.")
     if not takes(release, 2):
@@ -109,6 +114,17 @@ def audit_mechanism(
 
 def _refuted(shown: tuple[Demonstration, ...], claim: Claim) -> bool:
     return any(item.bound.contradicts(claim.bound) for item in shown)
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two data sets are one object, or equal lists, numbers or arrays; other kinds are not compared."""
+    kinds = (np.ndarray, list, tuple, int, float, str)
+    if one is other or not (isinstance(one, kinds) and isinstance(other, kinds)):
+        return one is other
+    try:
+        return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
+    except (TypeError, ValueError):  # lists of arrays, or of objects that cannot be compared
+        return False
 
 
 def _play(release: Release, pair: tuple[object, object], coins: Coins, rng: np.random.Generator) -> Floats:

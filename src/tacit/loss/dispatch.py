@@ -16,6 +16,11 @@ def privacy_loss(event: Event, adjacency: Adjacency | str, *, group: int = 1) ->
 
     Guarantee: every reading of the result is an interval that holds the true value.
     """
+    if not isinstance(event, Event):
+        raise BadInput(
+            f"privacy_loss needs an event, got {type(event).__name__}.",
+            fix="Several releases are one event: Compose((first, second)).",
+        )
     group = check.whole("group", group)
     try:
         return loss_of(event, Adjacency.of(adjacency), group)
