@@ -108,14 +108,11 @@ class BudgetExceeded(TacitError):
 
     def __init__(self, asked: float, remaining: float, stated: tuple[float, float] | None = None) -> None:
         """`stated`: the delta that the charge states, and how much remains for such charges, if that is the reason."""
-        if stated is None:
-            why, fix = f"The charge asks for epsilon {asked:.6g} and {remaining:.6g} remains.", "Ask for less, or open a new budget."
-        else:
+        why = f"The charge asks for epsilon {asked:.6g} and {remaining:.6g} remains."
+        fix = "Ask for less, or open a new budget."
+        if stated is not None:
             why = f"The charge states delta {stated[0]:.6g} and {stated[1]:.6g} remains for releases that state one."
-            fix = (
-                "Ask for a smaller delta, or open a new budget with a larger delta, or with a larger part of it for such "
-                "releases (stated)."
-            )
+            fix = "Ask for a smaller delta, or open a new budget with a larger delta or a larger part of it for them (stated)."
         super().__init__(why, fix=fix)
         self.asked = asked
         self.remaining = remaining
