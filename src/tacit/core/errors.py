@@ -112,7 +112,7 @@ class BudgetExceeded(TacitError):
         fix = "Ask for less, or open a new budget."
         if stated is not None:
             why = f"The charge states delta {stated[0]:.6g} and {stated[1]:.6g} remains for releases that state one."
-            fix = "Ask for a smaller delta, or open a new budget with a larger delta or a larger part of it for them (stated)."
+            fix = "Ask for a smaller delta, or open a budget with a larger delta or a larger part for them (stated)."
         super().__init__(why, fix=fix)
         self.asked = asked
         self.remaining = remaining
