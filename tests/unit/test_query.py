@@ -5,6 +5,7 @@ import json
 import math
 import subprocess
 import sys
+import xml.dom.minidom
 from datetime import date
 from fractions import Fraction
 
@@ -553,6 +554,18 @@ def test_a_chart_says_what_the_answer_says():
     rows = table().synthesize(["city"], keys={"city": ["Basel", "Bern"]}).release(epsilon=9, delta=1e-6, rng=1)
     with pytest.raises(tacit.BadInput, match="no chart"):
         rows.chart()
+
+
+@pytest.mark.parametrize("odd", ["\x1b[2Jred", "a\nb", "\x85", "a\tb", "\u202eabc", "\ufffe", "\u2028", "<b>&"])
+def test_a_key_neither_steers_a_terminal_nor_breaks_a_picture(odd):
+    """A key that enough people hold reached the terminal and the picture with its control characters."""
+    frame = pandas.DataFrame({"who": range(90), odd: [odd] * 90})
+    answer = Table(frame, unit="who").group_by(odd).count().release(epsilon=9, delta=1e-3, rng=1)
+    assert answer.keys[odd] == (odd,)
+    xml.dom.minidom.parseString(answer.chart())
+    lines = answer.lines()
+    assert len(lines) == len("\n".join(lines).splitlines()) == 2
+    assert "\x1b" not in repr(answer)
 
 
 # the command

@@ -342,6 +342,12 @@ def test_a_line_of_a_csv_file_leaves_the_others_alone(tmp_path, odd):
     assert people(table) == 60
 
 
+@pytest.mark.parametrize(("odd", "counted"), [("200,c1,3,4,5", 1), ("200,c1", 1), ("200", 0), (b"200,c1\xff,3", 0)])
+def test_a_line_of_another_length_is_read_as_far_as_it_goes(tmp_path, odd, counted):
+    table = written(tmp_path / "t.csv", odd).where("who = 200", "city = c1")
+    assert people(table) == counted
+
+
 def test_semicolons_bring_decimal_commas(tmp_path):
     (tmp_path / "t.csv").write_text("who;x\n1;1,5\n2;1.234,5\n3;2.25\n4;1,2,3\n")
     query = Table(tmp_path / "t.csv", unit="who").sum("x", (0, 2048))

@@ -8,8 +8,12 @@ import re
 from collections.abc import Iterable, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
+from .errors import clean
+
 LONG = re.compile(r"(?<![\w.])\d+\.\d{6,}(?:e[-+]?\d+)?(?![\w.])")
 """A fraction with more digits than a person reads."""
+UNSEEN = re.compile("[\n\t\u2028\u2029\ufffe\uffff]")
+"""Ends of lines, tabulators, and what XML does not allow."""
 NEGLIGIBLE = 1e-6
 """What lies so near to a short number, in units of its last digit, is that number but for rounding."""
 
@@ -63,6 +67,11 @@ def small(value: float) -> str:
 def shortened(text: str) -> str:
     """A text with its long fractions at four significant digits: `Poisson(rate=0.2002, Gaussian)`."""
     return LONG.sub(lambda found: significant(float(found[0]), 4), text)
+
+
+def label(text: object) -> str:
+    """A name or a key on one line; what would steer a terminal, or break a picture, becomes a replacement character."""
+    return UNSEEN.sub("\ufffd", clean(str(text)))
 
 
 def aligned(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> list[str]:

@@ -12,7 +12,7 @@ from ..core import Answer as Released
 from ..core import Estimate
 from ..core.errors import BadInput
 from ..core.json_text import Json
-from ..core.shown import aligned, significant, table
+from ..core.shown import aligned, label, significant, table
 from .aggregates import Figure
 
 if TYPE_CHECKING:
@@ -132,20 +132,20 @@ class Answer(Released):
 
         Without groups there is a line for every aggregate. Of more than `most` lines the others are counted.
         """
-        figures = {name: _column(figure) for name, figure in self.figures.items()}
+        names, texts = list(map(label, self.figures)), [_column(figure) for figure in self.figures.values()]
         if not self.keys:
-            return aligned((), [(name, texts[0]) for name, texts in figures.items()])
-        keys = [[str(value) for value in values] for values in self.keys.values()]
-        rows = list(zip(*keys, *figures.values(), strict=True))
-        places = range(len(self.keys), len(self.keys) + len(figures))
-        lines = aligned([*self.keys, *figures], rows[:most], right=places)
+            return aligned((), [(name, own[0]) for name, own in zip(names, texts, strict=True)])
+        keys = [list(map(label, values)) for values in self.keys.values()]
+        rows = list(zip(*keys, *texts, strict=True))
+        places = range(len(self.keys), len(self.keys) + len(names))
+        lines = aligned([*map(label, self.keys), *names], rows[:most], right=places)
         return lines if len(rows) <= most else [*lines, f"and {len(rows) - most:,} more"]
 
     def __repr__(self) -> str:
         if not self.figures:
-            return f"Answer({self.release}: {self._size:,} synthetic rows)"
+            return f"Answer({label(self.release)}: {self._size:,} synthetic rows)"
         told = "\n  ".join(self.lines())
-        return f"Answer({self.release}, each within its error at confidence {self.confidence:g}):\n  {told}"
+        return f"Answer({label(self.release)}, each within its error at confidence {self.confidence:g}):\n  {told}"
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = []

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import BadInput
+from ..core.shown import label
 from .answer import shown
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def chart(answer: Answer) -> str:
         panel, height = _panel(answer, name, figure, bottom)
         parts.append(panel)
         bottom += height
-    told = html.escape("; ".join(_title(answer, name, figure) for name, figure in answer.figures.items()))
+    told = html.escape(label("; ".join(_title(answer, name, figure) for name, figure in answer.figures.items())))
     return (
         f'<svg role="img" aria-label="{told}" viewBox="0 0 {WIDTH} {bottom}" width="{WIDTH}" '
         f'height="{bottom}" xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="12">'
@@ -51,9 +52,9 @@ def _panel(answer: Answer, name: str, figure: Figure, top: int) -> tuple[str, in
     places = _scale(figure, count)
     parts = [_text(8, top + 18, _title(answer, name, figure))]
     for k in range(count):
-        label = ", ".join(map(str, keys[k])) or name
+        group = ", ".join(map(str, keys[k])) or name
         parts.append(
-            _bar(_short(label), figure.value[k].item(), float(figure.error[k]), places[k], top + TOP + ROW * k)
+            _bar(_short(group), figure.value[k].item(), float(figure.error[k]), places[k], top + TOP + ROW * k)
         )
     bottom = TOP + ROW * count + 8
     if len(figure.value) > count:
@@ -71,20 +72,20 @@ def _scale(figure: Figure, count: int) -> NDArray[np.float64]:
     return np.asarray(LEFT + (WIDTH - LEFT - RIGHT) * (points - low) / ((high - low) or 1.0))
 
 
-def _bar(label: str, value: Any, error: float, places: NDArray[np.float64], y: int) -> str:
+def _bar(group: str, value: Any, error: float, places: NDArray[np.float64], y: int) -> str:
     zero, end, low, high = places.tolist()
     left, right = sorted((zero, end))
     line = f'<path d="M{low:.1f},{y + 11}H{high:.1f}" stroke="#0b3d91" stroke-width="2"/>' if np.isfinite(error) else ""
     return (
-        f"{_text(LEFT - 8, y + 15, label, anchor='end')}"
+        f"{_text(LEFT - 8, y + 15, group, anchor='end')}"
         f'<rect x="{left:.1f}" y="{y + 4}" width="{max(right - left, 0.5):.1f}" height="14" fill="#9ab8ea"/>'
         f"{line}{_text(WIDTH - RIGHT + 8, y + 15, shown(value, error))}"
     )
 
 
 def _text(x: int, y: int, words: str, anchor: str = "start") -> str:
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="currentColor">{html.escape(words)}</text>'
+    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="currentColor">{html.escape(label(words))}</text>'
 
 
-def _short(label: str) -> str:
-    return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
+def _short(group: str) -> str:
+    return group if len(group) <= LONGEST else f"{group[: LONGEST - 1]}…"

@@ -120,7 +120,8 @@ def _csv(engine: Backend, path: Path) -> Opened:
     """Every column as text: a type that is guessed from values would depend on one person's value.
 
     Only the first line decides names and separator; a semicolon brings decimal commas. Every line is a row of its own:
-    quotes that do not close on their line are refused, and a line that does not fit the header is dropped.
+    quotes that do not close on their line are refused, a line that is not UTF-8 is dropped, and values beyond the
+    header's columns are passed over.
     """
     header, separator = header_of(path)
     check_names(shown(path), header)
