@@ -54,5 +54,5 @@ def first(text: str) -> str:
 
 def summary(text: str) -> str:
     """The first sentence of a docstring, fit for the cell of a table."""
-    found = re.split(r"(?<=\.)\s", " ".join(text.split("\n\n")[0].split()), maxsplit=1)[0]
+    found = re.split(r"(?<=\w\.|\)\.|`\.)\s(?=[A-Z`(])", " ".join(text.split("\n\n")[0].split()), maxsplit=1)[0]
     return escaped(found).replace("|", r"\|")

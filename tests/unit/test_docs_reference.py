@@ -106,6 +106,11 @@ def test_every_argument_has_a_row_and_names_lead_to_their_entries():
     assert "Returns: [`Homogeneity`](#class-tacit-disclosure-homogeneity)." in page
 
 
+def test_a_summary_ends_with_the_first_sentence_and_not_within_it():
+    for text in ("Labels (0 .. k - 1) of x . theta (Watson et al. 2022).", "A `Bar`.", "c_0 .. c_{b-1} along them."):
+        assert reference.summary(f"{text} `more` is said.") == text
+
+
 def test_an_enumeration_shows_its_values_and_no_call():
     """Of `Adjacency` the page showed the call of Python's own EnumType."""
     entry = reference._entry("tacit", "Adjacency", {}, {})

@@ -55,7 +55,7 @@ Words = str | tuple[str | Argument, ...]
 
 
 class TacitError(Exception):
-    """Root of the tree; `code` is the stable name used in JSON, `fix` one sentence that helps."""
+    """Base of all errors of tacit; `code` is the stable name used in JSON, `fix` one sentence that helps."""
 
     code: ClassVar[str] = "error"
 

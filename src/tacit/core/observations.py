@@ -21,7 +21,7 @@ BLOCK = 2**22
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Named optional arrays, records x models; an attack declares what it needs.
+    """What was seen of models on records: named arrays (records x models), of which each attack needs some.
 
     `member[i, k]` says whether model k was trained on record i. `loss` is -log p_y, `margin` is
     log p_y - log sum of the others (the logit scale of Carlini et al. 2022), `probability` is p_y; where an output has

@@ -33,7 +33,9 @@ SHOWN = 6
 
 @dataclass(frozen=True)
 class Column:
-    """One column. `range` is that of a number, or of a date as two ISO texts; `words` are those of a category.
+    """One column of a table: its kind, and what is public about its values.
+
+    `range` is that of a number, or of a date as two ISO texts; `words` are those of a category.
 
     `public=False` says that range, words or decimal mark were read off the data. `decimal` is what marks the decimals
     of a number that is written as text, "." or ","; the other one separates thousands.

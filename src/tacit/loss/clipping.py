@@ -104,7 +104,9 @@ class Automatic(Clipping):
 
 @dataclass(frozen=True)
 class Adaptive(Clipping):
-    r"""C follows the `quantile` of the norms: C <- C e^{-speed (b - quantile)} after every step, where
+    r"""Clipping at a norm C that follows the `quantile` of the gradients' norms.
+
+    After every step C <- C e^{-speed (b - quantile)}, where
 
         b = 1/2 + (\sum_i (1[|G_i| <= C] - 1/2) + N(0, (z_b/2)^2)) / expected_batch
 

@@ -23,8 +23,9 @@ from .sampling import POISSON, Sampling
 
 @dataclass(frozen=True)
 class Plan:
-    r"""`steps` releases of sum_{i in batch} clip(g_i, C) + N(0, (z C)^2 I), C = clip_norm, z = noise_multiplier.
+    r"""The public parameters of a private training; sampler, clipping, noise and event follow from them.
 
+    It makes `steps` releases of sum_{i in batch} clip(g_i, C) + N(0, (z C)^2 I), C = clip_norm, z = noise_multiplier.
     `public_size` is a public number of units (never the private count); it scales gradients, not the claim. `sampling`
     says how a batch, a share `rate` of the units, is drawn. It is a `Sampling` or its name, and each has its own event:
     "poisson" (each unit with probability rate), "fixed-size" (exactly rate x public_size, without replacement),

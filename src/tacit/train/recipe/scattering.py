@@ -26,7 +26,10 @@ WIDTH, FREQUENCY, SLANT = 0.8, 3 * math.pi / 4, 4.0
 
 
 class Scattering(nn.Module):
-    """(batch, colours, height, width) -> (batch, colours * channels, height / 2^J, width / 2^J); no parameters."""
+    """Fixed wavelet features of images; the module has no trained parameters.
+
+    It turns (batch, colours, height, width) into (batch, colours * channels, height / 2^J, width / 2^J), J = `scales`.
+    """
 
     waves: Tensor
     blur: Tensor
