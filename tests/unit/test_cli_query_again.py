@@ -49,3 +49,16 @@ def test_an_allotment_limits_who_asks_on_the_command_line(tmp_path, capsys, monk
     assert command(*paying, "--epsilon", "1")[0] == 0
     assert next((entry.analyst, entry.purpose) for entry in budget.entries()) == ("ann", "survey")
     assert budget.remaining(analyst="ann") == 0.25
+
+
+def test_what_a_preview_says_remains_can_be_spent(tmp_path, capsys, monkeypatch):
+    """It was rounded to the nearest number, here up, and the question that spent it was refused."""
+    pyarrow.parquet.write_table(pyarrow.table({"who": range(50)}), tmp_path / "people.parquet")
+    budget = tacit.Ledger.create(tmp_path / "budget.db", epsilon=1, delta=0, unit="who")
+    asked = ("query", str(tmp_path / "people.parquet"), "--unit", "who", "--users")
+    paying, command = (*asked, "--ledger", str(tmp_path / "budget.db")), Command(capsys, monkeypatch)
+    for more in (("--epsilon", "0.1234123"), ("--epsilon", "0.5", "--preview")):
+        line = next(line for line in command(*paying, *more)[1].splitlines() if line.startswith("remaining"))
+        assert line.split()[1:] == ["epsilon", "0.8765"]
+    assert float(f"{budget.remaining():.4g}") > budget.remaining()
+    assert command(*paying, "--epsilon", "0.8765")[0] == 0

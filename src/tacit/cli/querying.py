@@ -16,7 +16,7 @@ from ..core.errors import Argument, BadInput
 from ..core.files import shown, written
 from ..core.files import text as read_text
 from ..core.json_text import Json
-from ..core.shown import number, significant
+from ..core.shown import at_least, at_most, significant, small
 from .app import SEED, Result, assumed, verb
 from .inputs import check_out, require, seeded
 from .ledger import opened
@@ -303,8 +303,8 @@ def _priced(question: Query[object], epsilon: float, delta: float) -> Result:
         )
         for name, error in errors.items()
     ]
-    rows.append(("cost", f"epsilon {number(epsilon)}, delta {significant(delta)}"))
-    rows += [] if price.remaining is None else [("remaining", f"epsilon {number(price.remaining)}")]
+    rows.append(("cost", f"epsilon {at_most(epsilon, 4)}, delta {small(delta)}"))
+    rows += [] if price.remaining is None else [("remaining", f"epsilon {at_least(price.remaining, 4)}")]
     found = {**data, "epsilon": epsilon, "delta": delta, "confidence": price.confidence}
     return Result(found, rows, assumed(price.assumptions))
 
@@ -337,12 +337,16 @@ def _told(answer: Answer, epsilon: float, delta: float, again: bool) -> Result:
     rows = [_sure(answer)]
     if lost is not None and lost.value is not None:
         rows.append(("cut by limits", f"{lost.value:.1%} of people ({lost.lower:.1%} to {lost.upper:.1%})"))
-    rows.append(("cost", f"epsilon {number(epsilon)}, delta {significant(delta)}, {answer.adjacency.value}"))
+    rows.append(("cost", f"epsilon {at_most(epsilon, 4)}, delta {small(delta)}, {answer.adjacency.value}"))
     if again:
         rows.append(("charged now", "nothing: this is the answer that was kept under the key"))
     lines: list[str] = []
     if lost is not None and lost.lower is not None and lost.lower > MANY_CUT:
         lines.append(CUT)
-    left = "nothing was charged: no ledger" if answer.receipt is None else f"epsilon {number(answer.receipt.remaining)}"
+    left = (
+        "nothing was charged: no ledger"
+        if answer.receipt is None
+        else f"epsilon {at_least(answer.receipt.remaining, 4)}"
+    )
     rows.append(("remaining then" if again else "remaining", left))
     return Result(data, rows, [*lines, *assumed(answer.assumptions)], table=answer.lines(most=1000))
