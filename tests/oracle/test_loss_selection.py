@@ -32,6 +32,13 @@ def test_the_success_parameter_has_the_mean_and_errs_to_the_safe_side(shape, mea
     assert mean <= found <= mean * (1 + 1e-7)
 
 
+@pytest.mark.parametrize("mean", MEANS)
+@pytest.mark.parametrize("shape", [5e-324, -5e-324, 1e-200, 1e-18])
+def test_a_shape_hardly_apart_from_zero_is_zero(shape, mean):
+    """The product with log(1/gamma) is below what numbers hold."""
+    assert failure_exponent(mean, shape) == pytest.approx(failure_exponent(mean, 0.0), rel=1e-12)
+
+
 @pytest.mark.parametrize(("mean", "shape"), [(1e4, -0.9), (1e8, -0.99), (5.0, 1.0), (50.0, 0.0), (1e3, -0.5)])
 def test_epsilon_is_the_least_that_the_theorem_gives(mean, shape):
     """Papernot and Steinke 2022, Theorem 2, minimised over both orders, then converted: never below, hardly above."""

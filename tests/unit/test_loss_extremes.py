@@ -7,7 +7,7 @@ import mpmath
 import pytest
 
 import tacit
-from tacit.core.errors import Unsupported
+from tacit.core.errors import BadInput, Unsupported
 from tacit.events import (
     ZCDP,
     Allocation,
@@ -53,6 +53,17 @@ EXTREME = [
     Gaussian(1e99),
     Gaussian(1e-90),
 ]
+
+
+@pytest.mark.parametrize("noise", [DiscreteGaussian(3.0, 9 * 10**15), DiscreteGaussian(325.6, 10**15)], ids=str)
+def test_integers_beyond_those_of_a_double_are_refused(noise):
+    """A bisection between integers that doubles do not hold never ended."""
+    with pytest.raises(BadInput, match=r"beyond 2\^53"):
+        tacit.epsilon(Poisson(1e-4, noise), delta=1e-6, adjacency="replace")
+    near = tacit.epsilon(Poisson(1e-4, DiscreteGaussian(3.0, 10**13)), delta=1e-6, adjacency="replace")
+    assert near.upper == pytest.approx(
+        tacit.epsilon(Poisson(1e-4, Gaussian(3.0)), delta=1e-6, adjacency="replace").upper
+    )
 
 
 @pytest.mark.parametrize("event", EXTREME, ids=str)

@@ -15,6 +15,7 @@ from fractions import Fraction
 import numpy as np
 from scipy.special import logsumexp
 
+from ..core.errors import BadInput
 from .cached import cached
 from .crossing import crossing
 from .laplace import laplace_position, places_of
@@ -24,6 +25,8 @@ Parts = tuple[tuple[float, float], ...]
 """A mixture of one noise at several places: (weight, place), weights summing to 1."""
 RUNGS = 513
 """Places at which the loss of a mixture is tabled before it is searched."""
+WHOLE = 2.0**53
+"""Beyond, doubles do not hold every integer."""
 LARGE = 20.0
 """Log of an argument of sinh^-1 from which on it is a logarithm, up to e^-40."""
 LOSS = 32 * EPS
@@ -267,6 +270,8 @@ class Location(Pair):
         tail = 0.0 if isinstance(self.noise, LaplaceNoise) else -self.noise.lower_quantile(-740.0)
         low, high = min(ends) - tail, max(ends) + tail
         if self.noise.whole:
+            if max(-low, high) >= WHOLE:
+                raise BadInput("Noise that reaches beyond 2^53 cannot be searched here.", fix="Use a coarser grid.")
             places = np.unique(np.rint(np.linspace(math.floor(low), math.ceil(high), RUNGS)))
         else:
             places = np.union1d(np.linspace(low, high, RUNGS), ends)  # between places it is smooth

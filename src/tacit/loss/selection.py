@@ -72,8 +72,8 @@ def failure_exponent(mean: float, shape: float) -> float:
 
 def _log_mean(y: float, shape: float) -> float:
     grown = y + math.log(-math.expm1(-y))  # log(1/gamma - 1)
-    if shape == 0:
-        return grown - math.log(y)
     z = abs(shape) * y
+    if z < 1e-17:  # as for shape 0: they differ by z/2
+        return grown - math.log(y)
     least = math.log(-math.expm1(-z)) + (z if shape < 0 else 0.0)  # log |1 - gamma^shape|
     return math.log(abs(shape)) + grown - least
