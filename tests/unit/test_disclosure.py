@@ -242,6 +242,21 @@ def test_answers_that_contradict_each_other_are_not_taken_as_exact():
     assert "contradict each other" in noisy.sentence
 
 
+def test_somebody_who_rated_one_item_often_is_not_taken_for_another():
+    """Every rating of an item was added up, so whoever rated it fifty times was the match with certainty."""
+    people = ["ann", "ann", "ann", *["bot"] * 50, *"abcdefgh"]
+    items = ["x", "y", "z", *["x"] * 50, *"xyzxyzxy"]
+    numbers = [5.0, 4.0, 1.0, *[3.0] * 50, *[2.0] * 8]
+    table = disclosure.Ratings.of(people, items, numbers, [10.0, 20.0, 30.0, *[200.0] * 50, *[90.0] * 8])
+    assert table.match({"x": (5.0, 10.0), "y": (4.0, 20.0), "z": (1.0, 30.0)}).person == "ann"
+    once = disclosure.Ratings.of(["a", "b", "b"], ["x", "x", "x"], [1.0, 1.0, 1.0], [0.0, 0.0, 0.0])
+    assert once.match({"x": (1.0, 0.0)}).eccentricity == 0
+    assert once.match({"x": (None, 0.0)}).eccentricity == 0
+    for odd in ({"x": 1.0}, {"x": (1.0,)}, {"x": ("good", 0.0)}, ["x"], {}):
+        with pytest.raises(tacit.BadInput, match="known"):
+            once.match(odd)
+
+
 def test_answers_about_others_that_contradict_each_other_are_told():
     """Only answers about people whose value was determined were compared, and to a millionth of the largest."""
     twice = [disclosure.Asked(frozenset("abc"), 10.0), disclosure.Asked(frozenset("abc"), 12.0)]

@@ -187,7 +187,7 @@ def test_small_steps():
         (lambda t: t.synthesize(["a"], keys=DOMAIN).release(epsilon=1), "delta"),
         (lambda t: t.synthesize(["a", "b"]), "not known"),
         (lambda t: t.synthesize(["a", "a"], keys=DOMAIN), "different"),
-        (lambda t: t.marginals(["a", "b"], 3, keys=DOMAIN), "ways"),
+        (lambda t: t.marginals(["a", "b"], 3, keys=DOMAIN), "number of columns 2, got 3"),
         (lambda t: t.marginals(["nothing"], 1, keys=DOMAIN), "nothing"),
         (lambda t: t.group_by("a", keys=[1]).marginals(["b"], 1, keys=DOMAIN), "whole table"),
         (lambda t: t.marginals(["a", "who"], 2, keys={"a": range(3000), "who": range(3000)}), "cells"),

@@ -95,3 +95,22 @@ def test_places_of_ledgers_and_schemas_are_opened_first(tmp_path):
             ask()
     with pytest.raises(BadInput, match=r"Schema\.read"):
         Table(frame, schema="people.toml")
+
+
+def test_a_place_that_is_no_file_is_named_for_what_it_is(tmp_path):
+    """A folder was said not to be there, and a file of text whose name holds .duckdb to be a database."""
+    for name in ("shop.duckdb.csv", "old.duckdb/visits.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("who,x\n1,2\n")
+        assert Table(tmp_path / name, unit="who").source.columns == ("who", "x")
+    for place, said in (
+        (tmp_path, "is a folder"),
+        (tmp_path / "*.parquet", "wildcards"),
+        (tmp_path / "absent.csv", "no such file"),
+        (f"{tmp_path}/absent.duckdb#visits.csv", "no such file"),
+        (f"{tmp_path}/shop.duckdb", "name its table"),
+        ("https://host/visits.csv", "kind 'https'"),
+        ("postgresql://host/name", "name its table"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            Table(place, unit="who")

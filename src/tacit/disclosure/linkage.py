@@ -8,6 +8,7 @@ Reference: Narayanan and Shmatikov 2008, Section 4.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -57,21 +58,34 @@ class Ratings:
         """
         check.positive("rating", rating)
         check.positive("days", days)
-        if not known:
-            raise BadInput("At least one rating of the person must be known.")
         score = np.zeros(len(self.names))
-        for item, (value, day) in known.items():
+        for item, (value, day) in _facts(known).items():
             rows = np.flatnonzero(self.items == self.words.get(item, -1))
             if not rows.size:
                 continue
-            weight = 1 / np.log1p(rows.size)
-            near = _near(self.ratings[rows] - value, rating) + _near(self.days[rows] - day, days)
-            np.add.at(score, self.people[rows], weight * near)
+            near = np.zeros(len(self.names))  # of somebody's several ratings of one item, the nearest counts
+            apart = _near(self.ratings[rows] - value, rating) + _near(self.days[rows] - day, days)
+            np.maximum.at(near, self.people[rows], apart)
+            score += near / np.log1p(np.unique(self.people[rows]).size)
         best = int(np.argmax(score))
         second = float(np.partition(score, -2)[-2]) if score.size > 1 else 0.0
         spread = float(score.std())
         found = (float(score[best]) - second) / spread if spread > 0 else 0.0
         return Match(self.names[best], found, found > eccentricity)
+
+
+def _facts(known: Known) -> dict[Item, tuple[float, float]]:
+    """What is known as numbers; None is missing."""
+    if not known:
+        raise BadInput("At least one rating of the person must be known.")
+    try:
+        return {item: (_fact(value), _fact(day)) for item, (value, day) in known.items()}
+    except (TypeError, ValueError, AttributeError):
+        raise BadInput("What is known of a person is a rating and a day for each item: {item: (4.0, 12.0)}.") from None
+
+
+def _fact(value: float | None) -> float:
+    return math.nan if value is None else float(value)
 
 
 def _coded(values: Sequence[Hashable]) -> tuple[dict[Hashable, int], NDArray[np.int64]]:

@@ -7,6 +7,7 @@ that. All marginals are asked of the engine in one pass, as the combinations tha
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -172,8 +173,13 @@ def domain_of(
                 ),
             )
         values.append(tuple(dict.fromkeys(item.typed(table, value) for value in listed(given))))
+    if ways > len(by):
+        raise BadInput((Argument("ways"), f" must be at most the number of columns {len(by)}, got {ways}."))
     found = Domain(tuple(by), tuple(values))
-    sizes = sorted(found.sizes)[-ways:]
-    if not 1 <= ways <= len(by) or int(np.prod(sizes)) > most:
-        raise BadInput(f"ways must be between 1 and {len(by)}, and a table at most {most:,} cells large.")
+    cells = math.prod(sorted(found.sizes)[-ways:])
+    if cells > most:
+        raise BadInput(
+            f"A table of {ways} columns would have {cells:,} cells, and at most {most:,} are released.",
+            fix="Leave columns out, or take fewer bins.",
+        )
     return found

@@ -25,6 +25,8 @@ from .turns import turn
 from .unpacked import readable
 
 PATH = "Give the path of a file, seen from the folder in which the command runs."
+ONE = "Give one file under a plain name, or the rows of several as a data frame."
+PARQUET = (".parquet", ".pq")
 POSTGRES = ("postgresql", "postgres")
 
 
@@ -34,7 +36,7 @@ def opened(source: object) -> Opened:
         return source
     if isinstance(source, str | os.PathLike):
         text = os.fspath(source)
-        return _database(text) if "://" in text or ".duckdb" in text else _file(Path(text))
+        return _database(text) if "://" in text or _in_duckdb(text) else _file(Path(text))
     if type(source).__module__.partition(".")[0] == "ibis":
         engine = _backend_of(source)
         with turn(engine):
@@ -45,6 +47,12 @@ def opened(source: object) -> Opened:
         f"A table cannot be made of {type(source).__name__}.",
         fix="Give a Parquet or CSV file, a data frame, a database URL, or an ibis table.",
     )
+
+
+def _in_duckdb(text: str) -> bool:
+    """Whether a path names a table of a DuckDB file, as `shop.duckdb#visits` does and `shop.duckdb.csv` does not."""
+    name = Path(text).name.lower()
+    return ".duckdb" in name and ("#" in name or not name.endswith((*PARQUET, *ENDINGS)))
 
 
 def _expression(source: Any, engine: Backend) -> Opened:
@@ -65,12 +73,16 @@ def _backend_of(relation: Relation) -> Backend:
 
 
 def _file(path: Path) -> Opened:
+    if any(mark in str(path) for mark in "*?[{"):  # the engine would read it as a pattern
+        raise BadInput(f"{shown(path)}: a name with wildcards is not read.", fix=ONE)
+    if path.is_dir():
+        raise BadInput(f"{shown(path)} is a folder.", fix=ONE)
     if not path.is_file():
         raise BadInput(f"{shown(path)} cannot be read: there is no such file.", fix=PATH)
     name, engine = shown(path), duckdb()
     plain = path.name.lower()
     try:
-        if plain.endswith((".parquet", ".pq")):
+        if plain.endswith(PARQUET):
             return _parquet(engine, path)
         if plain.endswith(ENDINGS):
             return _csv(engine, path)
@@ -81,15 +93,8 @@ def _file(path: Path) -> Opened:
     raise BadInput(f"{name} is no kind of table that is known.", fix=f"Give a .parquet file, or {', '.join(ENDINGS)}.")
 
 
-def _literal(path: Path) -> str:
-    """A path whose name holds wildcards would be read as a pattern."""
-    if any(mark in str(path) for mark in "*?[{"):
-        raise BadInput(f"{shown(path)}: a name with wildcards is not read.", fix="Rename the file.")
-    return str(path)
-
-
 def _parquet(engine: Backend, path: Path) -> Opened:
-    relation = engine.read_parquet(_literal(path))
+    relation = engine.read_parquet(str(path))
     return Opened(relation, engine, shown(path), str(path.resolve()), form=partial(check_texts, relation, engine, path))
 
 
@@ -128,7 +133,7 @@ def _csv(engine: Backend, path: Path) -> Opened:
     if not begins_with_header(path):
         raise BadInput(f"{shown(path)}: blank lines stand above the header.", fix="Remove them.")
     relation = engine.read_csv(
-        _literal(readable(path, engine)),
+        str(readable(path, engine)),
         columns=dict.fromkeys(header, "VARCHAR"),
         header=True,
         delim=separator,
@@ -197,14 +202,14 @@ def _described(relation: Relation, engine: Backend) -> str:
 def _database(url: str) -> Opened:
     """`postgresql://user@host/name#table` or `shop.duckdb#table`; a table of another schema is `#schema.table`."""
     place, _, table = url.rpartition("#")
+    scheme = urlsplit(place or table).scheme
+    if scheme and scheme not in (*POSTGRES, NATIVE):
+        raise BadInput(f"Queries do not run on a database of kind {scheme!r}.", fix="Use PostgreSQL or a DuckDB file.")
     if not place or not table:
         raise BadInput(
             "A database URL must name its table after a #.",
             fix="Write postgresql://user@host/name#visits or shop.duckdb#visits.",
         )
-    scheme = urlsplit(place).scheme
-    if scheme and scheme not in (*POSTGRES, NATIVE):
-        raise BadInput(f"Queries do not run on a database of kind {scheme!r}.", fix="Use PostgreSQL or a DuckDB file.")
     if scheme in POSTGRES and importlib.util.find_spec("psycopg") is None:
         raise MissingExtra("postgres")
     if not scheme and not Path(place).is_file():
