@@ -78,6 +78,8 @@ def test_what_is_said_to_remain_can_be_charged(tacit_, budget):
     assert float(f"{kept.remaining():.4g}") > kept.remaining()
     said = next(line for line in tacit_("ledger", "show", "b.db")[1].splitlines() if line.startswith("remaining"))
     assert float(said.split()[1]) == 0.8765
+    assert "0.8765 remains" in repr(kept)
+    assert ">0.8765<" in kept._repr_html_()
     kept.charge(Laplace(1 / float(said.split()[1])), key="two")
 
 
@@ -179,6 +181,7 @@ def test_train_pays_before_its_first_step_and_the_evidence_says_so(tacit_, budge
     assert evidence.threat["earlier releases"] == "1 charged to the ledger before: 1 x Laplace for survey"
     assert "remains" not in evidence.threat["composition"]
     assert evidence.threat["what remains"].startswith("epsilon 0.")
+    assert float(evidence.threat["what remains"].split()[1]) <= Ledger("b.db").remaining()
     assert not any("no ledger" in text for text in evidence.not_covered)
     assert tacit_("report", "run/evidence.json", "--out", "page.html")[0] == 0
     assert "1 x Laplace for survey" in Path("page.html").read_text()

@@ -14,7 +14,7 @@ from ..core.files import Lasting
 from ..core.json_text import Json
 from ..core.manifest import WEIGHTS, WEIGHTS_FIELD
 from ..core.run_folder import RunFolder, run_folder
-from ..core.shown import small
+from ..core.shown import at_least, at_most, small
 from ..data import Records
 from ..study.audit_section import TRAINED, AuditSection
 from ..study.run_file import RunFile, described_by
@@ -213,9 +213,9 @@ def _told(folder: Path, written: Json, training: RunTraining, rates: Json, payer
             note("The model is no better than answering with the most frequent class for everybody.")
             note("docs/howto/accuracy.md says what helps, and from how many people on.")
     rows = [
-        ("epsilon", f"{interval.upper:.6g} at delta {small(training.delta)}"),
+        ("epsilon", f"{at_most(interval.upper, 6)} at delta {small(training.delta)}"),
         ("accuracy", shown),
-        *(() if payer is None or payer.receipt is None else (("remaining", f"{payer.receipt.remaining:.6g}"),)),
+        *(() if payer is None or payer.receipt is None else (("remaining", at_least(payer.receipt.remaining, 6)),)),
         *((name, str(path)) for name, path in written.items() if path is not None),
     ]
     lines = assumed(bound.assumptions)
