@@ -82,12 +82,7 @@ def attack(
     _able(target, listed(attacks))
     pooled = Pool.of(members, nonmembers, lambda x: features(as_given(target, x)))
     wanted = check.whole("references", references, least=0)
-    if checkpoint is None:
-        finished = Finished(source(rng))
-    else:
-        about = {"references": wanted, "members": int(pooled.member.sum()), "output": output}
-        about |= {} if augment is None else {"copies": augment.times}
-        finished = Finished.of(checkpoint, about, (pooled.known, pooled.y), rng)
+    finished = _begun(checkpoint, pooled, wanted, output, augment, rng)
     randomness = finished.chance
     train = refit(target, fit)
     asked = Asked.of(target, pooled, train, wanted, finished, output, augment)
@@ -100,10 +95,8 @@ def attack(
     seen, others = asked.seen, asked.others
     chosen = _chosen(attacks, seen, others)
     told = known_split(seen, randomness) if any(map(_learns, chosen)) else (seen, seen)
-    given = {id(rule): told if _learns(rule) else (seen, others) for rule in chosen}
-    scores = [rule(*given[id(rule)]) for rule in chosen]
-    if not all(isinstance(item, Scores) for item in scores):
-        raise BadInput("An attack must return Scores.")
+    given = [told if _learns(rule) else (seen, others) for rule in chosen]
+    scores = _scored(chosen, given)
     baseline, blind = blind_baseline(
         seen.need("features"), pooled.member[kept], randomness, label=pooled.y[kept], confidence=confidence
     )
@@ -113,7 +106,7 @@ def attack(
         measurements=(*found, baseline),
         groups=() if groups is None else tuple(disparity(scores[-1], randomness, confidence=confidence)),
         controls=(
-            *controls(chosen[-1], *given[id(chosen[-1])], randomness),
+            *controls(chosen[-1], *given[-1], randomness),
             blind,
             *(() if test is None else (test,)),
             *direction(scores),
@@ -138,6 +131,30 @@ def attack(
     if not isinstance(checkpoint, Finished):  # else there is more to come
         finished.end()
     return evidence
+
+
+def _begun(
+    checkpoint: Checkpoint,
+    pooled: Pool,
+    references: int,
+    output: str,
+    augment: Copies | None,
+    rng: Source | int | np.random.Generator | None,
+) -> Finished:
+    """What an earlier call finished, if its settings and records were these; else a new beginning."""
+    if checkpoint is None:
+        return Finished(source(rng))
+    about = {"references": references, "members": int(pooled.member.sum()), "output": output}
+    about |= {} if augment is None else {"copies": augment.times}
+    return Finished.of(checkpoint, about, (pooled.known, pooled.y), rng)
+
+
+def _scored(rules: Sequence[AnyAttack], given: Sequence[tuple[Observations, Observations | None]]) -> list[Scores]:
+    """The scores of each attack on what it is given."""
+    scores = [rule(*parts) for rule, parts in zip(rules, given, strict=True)]
+    if not all(isinstance(item, Scores) for item in scores):
+        raise BadInput("An attack must return Scores.")
+    return scores
 
 
 def read_scores(path: str) -> Evidence:
