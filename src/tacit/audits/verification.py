@@ -152,7 +152,7 @@ def _budget(evidence: Evidence, claim: Claim) -> Iterator[Recomputed]:
     for item in evidence.budget[:MOST_POINTS]:
         fewer = _begun(event, item.step, last)
         found = None if fewer is None else _epsilon(fewer, bound)
-        yield _or_unknown(f"{bound.method}, after {item.step} steps", item.epsilon, found)
+        yield _or_unknown(f"{bound.method}, after {item.step} step{'s' if item.step > 1 else ''}", item.epsilon, found)
     if len(evidence.budget) > MOST_POINTS:
         yield Recomputed(f"{bound.method}, after so many steps", bound.epsilon, None, equal=False)
 
