@@ -348,7 +348,9 @@ def _members(item: Any, told: dict[object, str]) -> str:
             again.append(f"`{told[body]}`")
     if again:
         lines += ["", f"Also, as described above: {', '.join(again)}."]
-    bases = [f"`{kind.__name__}`" for kind in _bases(item, documented=True)]
+    places = _public_anchors()
+    names = [kind.__name__ for kind in _bases(item, documented=True)]
+    bases = [_link(name, places[name]) if name in places else f"`{name}`" for name in names]
     if bases:
         lines += ["", f"It has the methods of {' and '.join(bases)}, too."]
     return "\n".join([*lines, ""]) if lines else ""
