@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from tacit.core.events import ApproximateDP, Gaussian, Laplace, Poisson, RandomizedResponse, Repeat
+from tacit.core.errors import BadInput
+from tacit.core.events import ApproximateDP, Gaussian, Laplace, LastIterate, Poisson, RandomizedResponse, Repeat
 from tacit.loss import explain, privacy_loss
 
 
@@ -18,6 +19,12 @@ def test_bounds_are_sorted_and_the_exact_one_is_last():
     assert bounds == sorted(bounds, reverse=True)
     assert found[-1].name.startswith("privacy-loss distribution")
     assert [item.bound for item in found] == sorted(item.bound for item in found)
+
+
+def test_an_event_beyond_the_numbers_is_one_sentence():
+    many = LastIterate(4.0, 500, 0.5, 1.0, 0.25, 100, rate=0.2)
+    with pytest.raises(BadInput, match="numbers too large"):
+        explain(many, delta=1e-6, group=2000)
 
 
 def test_the_gaussian_limit_is_called_an_approximation_and_is_too_low_here():

@@ -18,7 +18,7 @@ from ..core.adjacency import Adjacency
 from ..core.events import Compose, Event, Gaussian, Poisson, Repeat
 from .closed import GaussianTotal
 from .composed import Composed
-from .dispatch import loss_of
+from .dispatch import loss_of, privacy_loss
 from .renyi import TILTS, classic, improved
 
 
@@ -35,12 +35,13 @@ class Theorem:
 def explain(
     event: Event, *, delta: float, adjacency: Adjacency | str = Adjacency.ADD_REMOVE, group: int = 1
 ) -> list[Theorem]:
-    """All theorems here that apply to the event, for `group` records that differ, tightest last.
+    """All theorems here that apply to the event, for `group` records that differ: approximations first, the answer last.
 
-    Approximations come first.
+    In between, looser bounds come before tighter ones. Rarely a Renyi curve lies a little below the answer.
     """
     adjacency, delta, group = Adjacency.of(adjacency), check.delta(delta), check.whole("group", group)
-    loss = loss_of(event, adjacency, group)
+    loss = privacy_loss(event, adjacency, group=group)
+    assert isinstance(loss, Composed)
     exact = loss.epsilon(delta)
     name = "sum of Renyi curves" if loss.curves else "privacy-loss distribution, certified"
     found = [*_renyi(loss, delta), *_gaussian(event, delta, adjacency, group)]
