@@ -44,7 +44,10 @@ def test_an_allotment_limits_who_asks_on_the_command_line(tmp_path, capsys, monk
     assert command(*paying, "--epsilon", "0.4", "--purpose", "survey")[0] == 3
     assert budget.remaining() == 3
     kept = (*paying, "--epsilon", "0.25", "--analyst", "ann", "--purpose", "survey", "--key", "monday")
-    assert command(*kept)[0] == 0
+    told = dict(line.split(" epsilon ") for line in command(*kept)[1].splitlines() if " epsilon " in line)
+    told = {name.strip(): float(value.split(",")[0]) for name, value in told.items()}
+    assert told["remaining"] == pytest.approx(2.75)
+    assert told["for who asks"] == pytest.approx(0)  # the survey has used all that it may
     assert "nothing: this is the answer" in command(*kept)[1]
     assert command(*paying, "--epsilon", "1")[0] == 0
     assert next((entry.analyst, entry.purpose) for entry in budget.entries()) == ("ann", "survey")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -186,7 +186,17 @@ def _answered(question: Query[Any], wanted: Wanted) -> Result:
     answer = question.release(epsilon=wanted.epsilon, delta=wanted.delta, key=wanted.key, rng=seeded(wanted.seed))
     if wanted.out is not None:
         _write(answer, Path(wanted.out))
-    return _told(answer, wanted.epsilon, wanted.delta, again)
+    told = _told(answer, wanted.epsilon, wanted.delta, again)
+    return told if again else replace(told, rows=[*told.rows, *_allotted(question.ledger)])
+
+
+def _allotted(ledger: object) -> list[tuple[str, str]]:
+    """What remains for whoever asked, where that is not all that remains."""
+    from ..mechanism import Account
+    from ..query.question import left
+
+    found = left(ledger) if isinstance(ledger, Account) else None
+    return [] if found is None else [("for who asks", f"epsilon {at_least(found, 4)}")]
 
 
 def _is_kept(ledger: object, key: str | None) -> bool:

@@ -75,8 +75,8 @@ class Query(ABC, Generic[Prices]):
         found = self._prices(check.positive("epsilon", epsilon), check.delta(delta))
         errors = self._errors(found)
         single = next(iter(errors.values())) if len(errors) == 1 else errors
-        left = _left(self.ledger)
-        return Price(single, self._event(found), left, self.confidence, self._notes(found))
+        remaining = left(self.ledger)
+        return Price(single, self._event(found), remaining, self.confidence, self._notes(found))
 
     def release(self, *, epsilon: float, delta: float = 0.0, key: str | None = None, rng: Random = None) -> Answer:
         """Charge the event, read the data, add noise, keep the answer under `key`, and return it.
@@ -193,7 +193,7 @@ class Query(ABC, Generic[Prices]):
             )
 
 
-def _left(ledger: object) -> float | None:
+def left(ledger: object) -> float | None:
     """What remains for whoever asks; None where the ledger does not say."""
     payer, purpose, analyst = behind(ledger)
     remaining = getattr(payer, "remaining", None)
