@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from tacit import BadInput
+from tacit.fleet import vmap_guard
 from tacit.fleet.stack import AnyStack, LayerStack, stack, stacked
 
 MODELS, BATCH = 3, 5
@@ -37,12 +38,30 @@ def dilated():
     return nn.Sequential(nn.Conv2d(2, 2, 2, dilation=2), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3))
 
 
+def hooked():
+    """A layer with a hook, and one with a `forward` of its own."""
+    model = mlp()
+    model[1].register_forward_hook(_doubled)
+    model[5].forward = Doubling.forward.__get__(model[5])
+    return model
+
+
+def _doubled(layer, given, made):
+    return 2 * made
+
+
+class Doubling(nn.Linear):
+    def forward(self, x):
+        return nn.functional.linear(2 * x, self.weight, self.bias)
+
+
 CASES = [
     (mlp, (2, 3), LayerStack),
     (convolution, (1, 3, 3), LayerStack),
     (deep, (2, 7, 5), LayerStack),
     (normed_first, (2, 3, 3), LayerStack),
     (dilated, (2, 4, 6), AnyStack),
+    (hooked, (2, 3), AnyStack),
 ]
 
 
@@ -129,6 +148,30 @@ def test_given_weights_of_zero_take_away_what_is_not_finite(make, shape, kind, b
     sums = made.gradients(x, y, weights)
     assert all(torch.allclose(sums[name], wanted[name], atol=1e-6) for name in sums)
     assert all(not sums[name][2].any() for name in sums)
+
+
+def test_models_are_not_taken_for_records_where_there_are_as_many(monkeypatch):
+    """Torch's own rule for the slopes of PReLU does so at two levels."""
+    torch.manual_seed(1)
+    models = [nn.Sequential(nn.Linear(6, 4), nn.PReLU(4), nn.Linear(4, 3)) for _ in range(BATCH)]
+    for number, model in enumerate(models):
+        nn.init.constant_(model[1].weight, 0.2 * number)
+    (x, y), weights = data((6,), own=False), torch.rand(BATCH, BATCH)
+    found = stack(models[0], stacked(models)).gradients(x, y, lambda _: weights)
+    for k, rows in enumerate(naive(models, x, y)):
+        for name in rows[0]:
+            expected = sum(weights[k, i] * row[name] for i, row in enumerate(rows))
+            assert torch.allclose(found[name][k], expected, atol=1e-5)
+    monkeypatch.setattr(vmap_guard, "OF_OURS", {})  # the mutant: the comparison with autograd refuses it
+    with pytest.raises(BadInput, match="what each gives alone"):
+        stack(models[0], stacked(models)).gradients(x, y, lambda _: weights)
+
+
+def test_a_hook_in_the_backward_pass_is_refused():
+    models = [mlp() for _ in range(MODELS)]
+    models[0][1].register_full_backward_hook(lambda layer, given, found: None)
+    with pytest.raises(BadInput, match="hook in the backward pass"):
+        stack(models[0], stacked(models))
 
 
 def test_a_picture_needs_flattening_before_a_linear_layer():

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as modules
 
 from ..core.errors import BadInput
 from ..train.clip.rounding import inner_error
@@ -176,6 +177,13 @@ class Normalisation(Rule):
 
     def sums(self, seen: Tensor, error: Tensor) -> Tensor:
         return (error * seen).sum((-2, -1))
+
+
+def changed(layer: nn.Module) -> bool:
+    """Whether a module does more than its class: by hooks in the forward pass, or by a `forward` of its own."""
+    hooks = layer._forward_hooks, layer._forward_pre_hooks
+    every = modules._global_forward_hooks, modules._global_forward_pre_hooks
+    return "forward" in vars(layer) or any(map(bool, (*hooks, *every)))
 
 
 def rule_of(layer: nn.Module, *, flat: bool) -> Rule | None:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy as shallow
 from functools import partial
-from typing import Self
+from typing import Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -20,14 +20,18 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 from ..core.errors import BadInput
 from ..train.clip.arrays import square
 from ..train.clip.capture.errors import left
+from ..train.clip.capture.made_up import same_random
+from ..train.clip.capture.onlookers import backward_hooks
 from ..train.clip.isolation import Stopped, Surroundings
 from ..train.clip.rounding import LOST, traced
 from ..train.sample.labels import known
+from .agreement import check_agreement
 from .certified import Clip, Counted, Summing, total_length, total_sway
 from .indexing import looks_up
-from .layers import Convolution, Linear, Rule, rule_of
+from .layers import Convolution, Linear, Rule, changed, rule_of
 from .vmap_guard import apart
 
+T = TypeVar("T")
 Each = tuple[dict[str, Tensor], Tensor]
 Weights = Tensor | Clip | Callable[[Tensor], Tensor]
 """Weights (K, B), or a rule that maps per-example gradient norms (K, B) to weights (K, B): `Clip`, for DP-SGD."""
@@ -186,6 +190,7 @@ class AnyStack(Stack):
         self._model = template
         self._around: Surroundings | None = None
         self._looks_up: bool | None = None
+        self._agrees = False
 
     def logits(self, x: Tensor) -> Tensor:
         self._model.eval()  # a model answers without dropout
@@ -218,6 +223,13 @@ class AnyStack(Stack):
         )
         every = vmap(per_example, in_dims=(0, own, own), randomness="different")
 
+        if not (self._agrees or traced(x) or x.is_meta):
+            shared = vmap(per_example, in_dims=(0, None, None), randomness="different")
+            given = self._model, self.parameters, x if own is None else x[0]
+            with same_random():
+                self._kept_apart(lambda: check_agreement(*given, lambda *made: shared(*made)[0]), given[2])
+            self._agrees = True
+
         def run() -> Each:
             if not total:
                 self._check_positions(x if own is None else x.flatten(0, 1))
@@ -248,7 +260,7 @@ class AnyStack(Stack):
                     fix="Give the model a larger table (num_embeddings).",
                 ) from None
 
-    def _kept_apart(self, run: Callable[[], Each], x: Tensor) -> Each:
+    def _kept_apart(self, run: Callable[[], T], x: Tensor) -> T:
         """Run a pass in which records cannot affect each other, and restore whatever the model stored during it."""
         if traced(x) or x.is_meta:
             return run()
@@ -277,7 +289,9 @@ def stack(template: nn.Module, parameters: dict[str, Tensor]) -> Stack:
         raise BadInput("A fleet trains every parameter; this model has some that are frozen.")
     if len(list(template.named_parameters(remove_duplicate=False))) > len(parameters):
         raise BadInput("A fleet takes models that use each parameter in one place.")
-    simple = type(template) is nn.Sequential and _rules(template) is not None
+    if backward_hooks(template, template.parameters()):
+        raise BadInput("A hook in the backward pass does not run in a fleet.", fix="Remove it from the model.")
+    simple = type(template) is nn.Sequential and not changed(template) and _rules(template) is not None
     return LayerStack(template, parameters) if simple else AnyStack(template, parameters)
 
 
@@ -285,6 +299,8 @@ def _rules(template: nn.Module) -> dict[str, Rule] | None:
     """The rules of the layers with parameters, or None if a layer is not known."""
     found, flat = {}, False
     for name, layer in template.named_children():
+        if changed(layer):
+            return None
         if (rule := rule_of(layer, flat=flat)) is not None:
             found[name] = rule
         elif type(layer) is nn.Flatten:

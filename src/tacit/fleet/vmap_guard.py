@@ -32,6 +32,16 @@ from ..train.clip.capture.watch import flat
 from .indexing import takes_positions
 
 
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """Torch's `vmap` rule for `torch.prelu` takes models for records where there are as many of both."""
+    by_channel = weight.numel() != 1 and input.dim() > 1
+    slope = weight.view(-1, *(1,) * (input.dim() - 2)) if by_channel else weight
+    return torch.where(input > 0, input, slope * input)
+
+
+OF_OURS: dict[Any, Any] = {torch.prelu: prelu}
+
+
 class Apart(TorchFunctionMode):
     """A torch function mode that inspects every operation of a model inside `vmap`.
 
@@ -54,7 +64,7 @@ class Apart(TorchFunctionMode):
         args, kwargs, off = bounded(func, args, kwargs, ONE_RECORD)
         if off is not None:
             self.outside = off if self.outside is None else self.outside | off
-        result = called(func, args, kwargs)
+        result = called(OF_OURS.get(func, func), args, kwargs)
         if not gives_shape(func):
             given = frozenset().union(*map(_levels, tensors))
             if any(given - _levels(tensor) for tensor in flat((result,), {})):
