@@ -200,7 +200,8 @@ class Schema:
     @classmethod
     def read(cls, path: str | Path) -> Schema:
         """Read the TOML file that `save` writes."""
-        return cls.from_table(read_toml(path, fix="tacit init TABLE writes a schema."), shown(Path(path)))
+        fix = "tacit init TABLE writes a schema, and tacit.Schema.of(frame, label=...) reads one off a data frame."
+        return cls.from_table(read_toml(path, fix=fix), shown(Path(path)))
 
     @classmethod
     def from_table(cls, found: Mapping[str, Any], name: str) -> Schema:
