@@ -335,6 +335,12 @@ GUARDS: dict[str, Without] = {
         f"{FLEET}/device.py", "*invented(x, y), torch.ones_like(mask)", "x, y, mask"),
     "models of a fleet meet in an optimizer": Without(
         f"{FLEET}/fleet.py", "        check_elementwise(optimizer)\n", "        pass\n"),
+    "models of a fleet are taken for records": Without(
+        f"{FLEET}/vmap_guard.py", "called(OF_OURS.get(func, func), args, kwargs)", "called(func, args, kwargs)"),
+    "a fleet's gradients are not compared": Without(
+        f"{FLEET}/agreement.py", "if not all(_close(one, alone[k][i]) for k, i, one in pairs):", "if False:"),
+    "a fleet leaves hooks out": Without(
+        f"{FLEET}/stack.py", "        if changed(layer):\n            return None\n", ""),
 }  # fmt: skip
 
 

@@ -293,6 +293,12 @@ GUARDS: list[tuple[str, str, str, str]] = [
      "unit/test_fleet_total.py", "test_a_compiled_step_is_compared_on_made_up_records"),
     ("models of a fleet meet in an optimizer", "tacit.fleet.optimizers:check_elementwise",
      "unit/test_fleet_total.py", "test_an_optimizer_in_which_models_could_meet_is_refused_in_private_training"),
+    ("models of a fleet are taken for records", "tacit.fleet.vmap_guard:prelu",
+     "unit/test_fleet_stack.py", "test_models_are_not_taken_for_records_where_there_are_as_many"),
+    ("a fleet's gradients are not compared", "tacit.fleet.agreement:check_agreement",
+     "unit/test_fleet_stack.py", "test_models_are_not_taken_for_records_where_there_are_as_many"),
+    ("a fleet leaves hooks out", "tacit.fleet.layers:changed",
+     "unit/test_fleet_stack.py", "test_logits_norms_and_weighted_sums_equal_the_naive_ones"),
 ]  # fmt: skip
 
 
