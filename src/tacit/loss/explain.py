@@ -35,9 +35,10 @@ class Theorem:
 def explain(
     event: Event, *, delta: float, adjacency: Adjacency | str = Adjacency.ADD_REMOVE, group: int = 1
 ) -> list[Theorem]:
-    """All theorems here that apply to the event, for `group` records that differ: approximations first, the answer last.
+    """All theorems here that apply to the event, for `group` records that differ.
 
-    In between, looser bounds come before tighter ones. Rarely a Renyi curve lies a little below the answer.
+    Approximations come first and the answer last. In between, looser bounds come before tighter ones. Rarely a Renyi
+    curve lies a little below the answer.
     """
     adjacency, delta, group = Adjacency.of(adjacency), check.delta(delta), check.whole("group", group)
     loss = privacy_loss(event, adjacency, group=group)
