@@ -3,7 +3,8 @@
 Every search (scikit-learn's, dask-ml's, scikit-optimize's, Optuna's) copies the estimator with `sklearn.base.clone` and
 then changes settings of the copy with `set_params`, in a pipeline too and in any process. So a copy whose settings were
 changed will not fit. Candidates that are whole estimators change no settings, and searches for features or thresholds
-neither; scikit-learn's own ones are then recognised by the functions that clone or fit the estimator.
+neither; scikit-learn's own ones are then recognised by the functions that clone or fit the estimator. Not seen are
+searches of other libraries over another step of a pipeline, or over the seed alone.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ EXCHANGED = "_permutation_test_score"
 SEEDS = "_set_random_states"
 """Ensembles give their parts seeds of 31 bits, which anybody can try out."""
 FREE = ("random_state", "ledger", "warm_start")
-"""Settings of a copy that may be changed: nothing is chosen by them."""
+"""Settings of a copy that may be changed. Ensembles and repeated fits change them; a search over seeds is not seen."""
 
 
 def changes(names: Iterable[str]) -> bool:
