@@ -171,7 +171,7 @@ OUTSIDE: dict[str, Callable[[Tensor], object]] = {
     "its operator": lambda v: aten.binary_cross_entropy(v, torch.rand(2, 3)),
     "bernoulli": torch.bernoulli, "its method": lambda v: v.bernoulli(),
     "bernoulli in place": lambda v: torch.zeros(2, 3).bernoulli_(v), "multinomial": lambda v: torch.multinomial(v, 2),
-    "multinomial by name": lambda v: v.multinomial(num_samples=2),
+    "multinomial by name": lambda v: v.multinomial(num_samples=2), "poisson": torch.poisson,
     "masked_scatter": lambda v: torch.zeros(2, 3).masked_scatter(~(v == 0.5), torch.zeros(2)),
 }  # fmt: skip
 
@@ -313,6 +313,39 @@ def test_offsets_that_begin_at_zero_are_made_up() -> None:
 
     clip, batch = clipper(use), (torch.tensor([[0, 2, 1]] * ROWS), torch.tensor([[0, 2]] * ROWS))
     near(total(clip, batch), by_a_loop(clip, batch))
+
+
+@pytest.mark.parametrize("called", ["function", "by name", "operator"])
+@pytest.mark.parametrize("offsets", [[0, 3, 1], [0, 1, 9], [1, 2, 3], [0, -1, 2]])
+def test_offsets_of_bags_are_looked_at_before_torch_reads_by_them(called: str, offsets: list[int]) -> None:
+    """On a GPU torch reads and writes beside its tensors, or ends the process."""
+    table, ids = torch.randn(5, 2), torch.tensor([0, 1, 4])
+
+    def bags(given: list[int]) -> Tensor:
+        if called == "operator":
+            return aten._embedding_bag(table, ids, torch.tensor(given))[0]
+        if called == "by name":
+            return F.embedding_bag(input=ids, weight=table, offsets=torch.tensor(given), mode="sum")
+        return F.embedding_bag(ids, table, torch.tensor(given), mode="sum")
+
+    with Inside():
+        torch.testing.assert_close(bags([0, 1, 3])[:2], torch.stack((table[0], table[1] + table[4])))
+    with Inside(), pytest.raises(IndexError, match="An index is out of range"):
+        bags(offsets)
+    with InRange():
+        assert bags(offsets).isfinite().all()
+
+
+@pytest.mark.parametrize("wrong", [[0, 9], [1, 2], [0, -1]])
+def test_wrong_offsets_of_bags_concern_their_record_alone(wrong: list[int]) -> None:
+    def use(m: Any, x: Tensor, offsets: Tensor) -> Tensor:
+        rows = F.embedding_bag(torch.tensor([0, 2, 1]), x[0].detach(), offsets[0], mode="sum")
+        return m.layer(rows).tanh().sum()[None]
+
+    clip, x, offsets = clipper(use), sequences(), torch.tensor([[0, 2]] * ROWS)
+    near(total(clip, (x, offsets)), by_a_loop(clip, (x, offsets)))
+    offsets[2] = torch.tensor(wrong)
+    near(total(clip, (x, offsets)), total(clip, (x, offsets), without=2))
 
 
 def test_a_parameter_may_have_a_domain() -> None:

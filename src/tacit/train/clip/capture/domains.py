@@ -91,6 +91,15 @@ def _shares(args: Args, kwargs: Kwargs, level: Level) -> Mended:
     return *exchanged(args, kwargs, 0, "input", even), level.marked(~proper)
 
 
+def _rates(args: Args, kwargs: Kwargs, level: Level) -> Mended:
+    """torch.poisson: rates are finite and not negative."""
+    values = _values(args, kwargs, 0, "input", level)
+    if values is None:
+        return args, kwargs, None
+    proper = values.isfinite() & (values >= 0)
+    return *exchanged(args, kwargs, 0, "input", torch.where(proper, values, 0.0)), level.marked(~proper)
+
+
 def _filled(args: Args, kwargs: Kwargs, level: Level) -> Mended:
     """masked_scatter: the source has a number for every true place of the mask."""
     values, mask, source = (
@@ -107,7 +116,7 @@ def _filled(args: Args, kwargs: Kwargs, level: Level) -> Mended:
 MENDS: dict[object, Mend] = {
     F.binary_cross_entropy: _chances,
     torch.bernoulli: _coins, Tensor.bernoulli: _coins, Tensor.bernoulli_: _chance(1, "p"),
-    torch.multinomial: _shares, Tensor.multinomial: _shares,
+    torch.multinomial: _shares, Tensor.multinomial: _shares, torch.poisson: _rates,
     torch.masked_scatter: _filled, Tensor.masked_scatter: _filled, Tensor.masked_scatter_: _filled,
 }  # fmt: skip
 """Functions and what is done to their arguments; the result names the records that were changed."""

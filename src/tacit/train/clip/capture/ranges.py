@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.sparse import check_sparse_tensor_invariants
 
 from ....core import BadInput
-from .domains import MENDS, exchanged
+from .domains import MENDS, Mend, exchanged
 from .domains import given as _given
 from .level import Level
 from .unwritten import called
@@ -246,6 +246,26 @@ def _regions(
     return (images, rois, *args[2:]), rest, outside
 
 
+def _bags(rows: Place) -> Mend:
+    """embedding_bag: indices are rows of the table. Offsets begin at 0, never fall and end among the indices.
+
+    On a GPU torch looks at none of this but whether offsets fall, which ends the process.
+    """
+
+    def mend(args: tuple[Any, ...], kwargs: dict[str, Any], level: Level) -> Any:
+        range_: Any = rows(args, kwargs := _named(kwargs))
+        args, kwargs, outside = (args, kwargs, None) if range_ is None else _put_inside(range_, args, kwargs, level)
+        offsets, indices = _given(args, kwargs, 2, "offsets"), _given(args, kwargs, *range_[:2]) if range_ else None
+        if not isinstance(offsets, Tensor) or offsets.ndim != 1 or not level.owns(offsets) or indices is None:
+            return args, kwargs, outside
+        proper = (offsets[:1] == 0).all() & (offsets.diff() >= 0).all() & (offsets[-1:] <= indices.numel()).all()
+        off = level.marked(~proper)
+        changed = exchanged(args, kwargs, 2, "offsets", torch.where(proper, offsets, 0))
+        return *changed, off if outside is None else outside | off
+
+    return mend
+
+
 def _axes(item: object) -> int:
     """How many axes of the tensor one item of a subscript consumes."""
     if item is None or item is Ellipsis or isinstance(item, bool):
@@ -355,8 +375,6 @@ PLACES[torch.segment_reduce] = _segments
 PLACES |= dict.fromkeys((F.ctc_loss, torch.ctc_loss, torch._ctc_loss), _ctc)
 PLACES[F.embedding] = _rows_of(1, "weight")
 PLACES[torch.embedding] = lambda args, kwargs: (1, "indices", 0, _given(args, kwargs, 0, "weight").shape[0] - 1, None)
-PLACES[F.embedding_bag] = _rows_of(1, "weight")
-PLACES |= dict.fromkeys((torch.embedding_bag, torch._embedding_bag), PLACES[torch.embedding])
 PLACES[F.cross_entropy] = _classes
 PLACES[F.nll_loss] = _classes
 if hasattr(F, "linear_cross_entropy"):
@@ -375,5 +393,7 @@ PLACES |= dict.fromkeys(_ALONG, _along)
 PLACES |= {torch.take_along_dim: _taken_along, Tensor.take_along_dim: _taken_along}
 PLACES |= dict.fromkeys((torch.take, Tensor.take, torch.put, Tensor.put, Tensor.put_), _taken)
 PLACES |= {F.max_unpool1d: _unpooled(1), F.max_unpool2d: _unpooled(2), F.max_unpool3d: _unpooled(3)}
+MENDS[F.embedding_bag] = _bags(_rows_of(1, "weight"))
+MENDS |= dict.fromkeys((torch.embedding_bag, torch._embedding_bag), _bags(PLACES[torch.embedding]))
 MENDS |= {REGIONS: _regions, Tensor.__getitem__: _subscript, Tensor.__setitem__: _subscript}
 MENDS |= dict.fromkeys((torch.index_put, torch.index_put_, Tensor.index_put, Tensor.index_put_), _listed)
