@@ -88,9 +88,18 @@ def test_what_was_trained_is_saved_and_reported(trained, tmp_path):
     assert trained.report(tmp_path / "page.html").path.is_file()
 
 
+@pytest.mark.parametrize("records", [{"age": 1}, [[0.0, 1.0]], [0.0] * SCHEMA.width, "nobody", np.zeros((2, 99))])
+def test_records_that_a_trained_model_cannot_read_are_named(trained, records):
+    """Errors of torch and numpy came out."""
+    with pytest.raises(BadInput, match=r"^Records must be"):
+        trained.predict(records)
+
+
 def test_users_of_a_schema_are_the_unit_of_privacy():
     frame = people().assign(who=np.arange(200) // 2)
     schema = SCHEMA.with_(unit="who")
+    with pytest.raises(BadInput, match="number of users differs"):
+        tacit.fit("linear", frame, tacit.Plan(200, 0.2, 10, 1.0), schema=schema, delta=1e-3, rng=1)
     found = tacit.fit("linear", frame, tacit.Plan(100, 0.2, 10, 1.0), schema=schema, delta=1e-3, rng=1)
     assert found.evidence.upper.unit == "user"
 
@@ -230,7 +239,7 @@ def test_a_model_is_saved_with_its_evidence_or_not_at_all_and_never_beside_anoth
     with pytest.raises(BadInput, match="not the one that this evidence was written with"):
         Evidence.load(kept / "evidence.json")
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("safetensors.torch.save_file", full)

@@ -148,7 +148,16 @@ def features(data: object, schema: Schema | None) -> Any:
     """The features of a frame, whose label column may be missing, or of an array."""
     if is_frame(data) or isinstance(data, Table):
         return encoded(data, None if schema is None else schema.with_(columns=schema.features, label=None))[0]
-    return np.asarray(data, dtype=np.float32) if not isinstance(data, torch.Tensor) else data.float()
+    try:
+        found = data.float() if isinstance(data, torch.Tensor) else np.asarray(data, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise BadInput(f"Records must be a data frame or an array of numbers, got {type(data).__name__}.") from None
+    if schema is not None and found.shape[1:] != (schema.width,):
+        raise BadInput(
+            f"Records must be rows of {schema.width} numbers, as Schema.encode makes them.",
+            fix="Give the data frame itself.",
+        )
+    return found
 
 
 def probabilities(model: nn.Module, x: object) -> NDArray[np.float64]:

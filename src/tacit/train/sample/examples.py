@@ -241,13 +241,14 @@ def _filled(rows: Array, missing: int) -> Array:
     return rows if not missing else np.concatenate((rows, np.zeros((missing, *rows.shape[1:]), dtype=rows.dtype)))
 
 
-def check_count(count: int, public_size: int) -> None:
+def check_count(count: int, public_size: int, *, people: bool = False) -> None:
     """Refuse data whose size is far from the plan's public size: its rate and averages would be about other data."""
-    if count == 0 or abs(count - public_size) > 0.1 * public_size:
-        raise BadInput(
-            f"The data's size differs from the plan's public_size of {public_size} by more than 10 %.",
-            fix="Make the plan for this data, or train on the data the plan was made for.",
-        )
+    if count and abs(count - public_size) <= 0.1 * public_size:
+        return
+    what, fix = "data's size", "Make the plan for this data, or train on the data the plan was made for."
+    if people:
+        what, fix = "number of users", "A plan for users counts users, not their records."
+    raise BadInput(f"The {what} differs from the plan's public_size of {public_size} by more than 10 %.", fix=fix)
 
 
 def physical_size(expected: float, asked: int | None) -> int:

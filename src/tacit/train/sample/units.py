@@ -69,7 +69,7 @@ def units(
     examples = Examples.of(data, collate, workers).on(device)
     people = _people(users, most, examples.count, plan, augment)
     count = examples.count if people is None else len(people.records)
-    check_count(count, plan.public_size)
+    check_count(count, plan.public_size, people=people is not None)
     rows = people.most if people is not None else 1 if augment is None else augment.times
     expected = plan.expected_batch / processes
     if not fixed:
