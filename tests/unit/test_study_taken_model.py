@@ -14,6 +14,7 @@ from torch import nn
 import tacit
 from command import Command
 from tacit.core import BadInput, Mismatch
+from tacit.erm import PrivateLogisticRegression
 from tacit.study import assembly, taken_model
 
 RNG = np.random.default_rng(0)
@@ -78,6 +79,21 @@ def test_a_trained_model_brings_its_claim_and_what_was_not_tested_is_said(tmp_pa
     page = tacit.report(evidence, tmp_path / "report.html").path.read_text()
     assert "No audit has tested the claim." in page
     assert "it was not made again" in page
+
+
+def test_a_private_estimator_brings_its_claim():
+    """Its bracket said that nothing is claimed."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 3))
+    y = (x[:, 0] > 0).astype(int)
+    model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, norm_bound=3.0, classes=[0, 1])
+    model.fit(x[:60], y[:60])
+    data, others = (x[:60], y[:60]), (x[60:], y[60:])
+    found = tacit.bracket(model, data, nonmembers=others, references=0, rng=1)
+    assert found.verdict.value == "untested"
+    assert found.claim.bound == model.evidence().claim.bound
+    other = tacit.bracket(model, data, nonmembers=others, claim=(9.0, 1e-5), references=0, rng=1)
+    assert other.claim.bound.epsilon == 9.0
 
 
 def test_evidence_from_a_file_is_the_same_claim(tmp_path):

@@ -27,6 +27,7 @@ from .membership import FPRS, AnyAttack
 from .models import Fit, FramedFit, FramedModel
 from .own_tables import own_schema, worded
 from .risk import placed
+from .taken_model import promised
 
 Flags = NDArray[np.bool_]
 Rng = Source | int | np.random.Generator | None
@@ -210,7 +211,7 @@ def bracket(
 
     With `nonmembers`, `target` is a model that is taken as it is: a `Trained`, a torch module, a fitted estimator or
     predict(x). `data` are records that it was trained on, `nonmembers` are others like them, and `groups` are those of
-    both. `claim` may then be the model's evidence, or its file; a `Trained` brings its own.
+    both. `claim` may then be the model's evidence, or its file; a `Trained` or a private estimator brings its own.
 
     A `Trained` of a model by name ("linear", "mlp") knows how it was trained: that training is audited, and trains the
     attack's reference models. The training of any other model can be audited in two cases only; else the evidence says
@@ -236,6 +237,7 @@ def bracket(
             canary=canary, groups=groups, rng=rng, checkpoint=checkpoint,
         )  # fmt: skip
     given = Arrays.asked_of(target, schema, *([data] if nonmembers is None else [data, nonmembers]))
+    claim = promised(target) if nonmembers is not None and claim is None else claim
     others = None if nonmembers is None else given.parts[1]
     model, train = target, fit
     if given.codec is not None:

@@ -80,6 +80,12 @@ def trained(target: object) -> bool:
     return loop is not None and isinstance(target, loop.Trained)
 
 
+def promised(target: object) -> Evidence | None:
+    """The evidence that a fitted private estimator has of itself, without importing `tacit.erm`; None of others."""
+    room = sys.modules.get("tacit.erm.estimator")
+    return target.evidence() if room is not None and isinstance(target, room.PrivateEstimator) else None
+
+
 def about(evidence: Evidence, target: Any) -> bool | None:
     """Whether the evidence names just these parameters; None where it, or the model, cannot say."""
     torch, model = sys.modules.get("torch"), target.model if trained(target) else target
