@@ -80,6 +80,11 @@ def test_another_model_is_refused(folder, given, said):
         Trained.load(folder, given)
 
 
+def test_a_folder_that_is_taken_is_refused_in_the_words_of_python(named):
+    with pytest.raises(BadInput, match=r"finished run; a folder belongs to one run\. Give another folder\.$"):
+        named[0].save(named[1])
+
+
 def test_a_model_is_not_given_where_the_file_names_it(named):
     with pytest.raises(BadInput, match="Leave model out"):
         Trained.load(named[1], own)

@@ -25,6 +25,8 @@ from .run_settings import FILE, Settings, check_settings, keep_settings, kept_se
 UNFINISHED = ".unfinished"
 OURS = (LOCK, "results", FILE, COMMITTED)
 """What lies in DIR.unfinished and is worth nothing without a checkpoint or journal."""
+SAVE = "save"
+"""What is called in Python and has no options."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def run_folder(
     _check_place(final)
     if not _free(final):
         forget(work, final)
-        raise _taken(final, work, resume=resume)
+        raise _taken(final, work, verb, resume=resume)
     held = RunFolder(final, work, None if state is None else work / state, verb)
     if resume and not _kept(held.state):
         _check_verb(held)
@@ -110,7 +112,7 @@ def run_folder(
     with _locked(held):
         if not _free(final):
             clean_up(work, final)
-            raise _taken(final, work, resume=resume)
+            raise _taken(final, work, verb, resume=resume)
         kept = _take_up(held, settings or {}, resume=resume)
         try:
             if kept is None or not resume:
@@ -219,7 +221,7 @@ def _check_place(final: Path) -> None:
         )
 
 
-def _taken(final: Path, work: Path, *, resume: bool) -> BadInput:
+def _taken(final: Path, work: Path, verb: str, *, resume: bool) -> BadInput:
     finished = (final / MANIFEST).is_file()
     what = "holds the results of a finished run" if finished else "is not an empty folder"
     if resume and _kept(work):
@@ -230,10 +232,8 @@ def _taken(final: Path, work: Path, *, resume: bool) -> BadInput:
     if resume:
         fix = "Its results are whole." if finished else "Give the --out of the run that did not end."
         return BadInput(f"{final} {what}: there is nothing to resume.", fix=fix)
-    return BadInput(
-        f"{final} {what}; a folder belongs to one run.",
-        fix="Give another folder (--out), or --again.",
-    )
+    fix = "Give another folder." if verb == SAVE else "Give another folder (--out), or --again."
+    return BadInput(f"{final} {what}; a folder belongs to one run.", fix=fix)
 
 
 def _renamed(folder: Path, final: Path, text: str) -> None:

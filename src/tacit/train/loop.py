@@ -17,7 +17,7 @@ from ..core import BadInput, Charger, Evidence, Source, check
 from ..core.arrays import Array
 from ..core.files import Lasting
 from ..core.manifest import FACTS, WEIGHTS, WEIGHTS_FIELD
-from ..core.run_folder import run_folder
+from ..core.run_folder import SAVE, run_folder
 from ..core.shown import small
 from . import checkpoint as checkpoints
 from .average import Average
@@ -80,7 +80,7 @@ class Trained:
         They appear together, with a manifest of their hashes, in a folder that is new or empty; another is refused, so
         that no model ever lies beside another one's evidence.
         """
-        with run_folder(folder, "save") as held:
+        with run_folder(folder, SAVE) as held:
             marked = write_weights(self.model, held.results / WEIGHTS, self.form)
             found = self.evidence.with_(provenance={**self.evidence.provenance, WEIGHTS_FIELD: marked})
             found.save(held.results / "evidence.json")
