@@ -218,3 +218,12 @@ def test_ids_that_are_equal_numbers_are_one_user_and_none_raises() -> None:
 
     ids = [Decimal("5.0"), Decimal("5.00"), Fraction(5), 5, 5.0, True, 1, Decimal("sNaN"), Raises()]
     assert sorted(map(len, Users.of(ids, 2, len(ids)).records)) == [2, 5]
+
+
+def test_so_many_records_of_a_user_that_memory_would_end_are_refused_before_the_charge():
+    """The text of numpy's error held how large the sample was."""
+    x, y = torch.zeros(20, 2), torch.zeros(20, dtype=torch.long)
+    model = nn.Linear(2, 2)
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(20, 0.5, 3, 1.0, unit="user"))
+    with pytest.raises(BadInput, match="records_per_user must be at most 16,384"):
+        step.batches((x, y), users=np.arange(20), records_per_user=10**9)

@@ -19,6 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from ...core import BadInput, Source, check
 from .draw import Index
 
+MOST = 2**14
+"""Records of a user in one step: a public limit, since memory that ran out would tell how large the sample is."""
+
 
 @dataclass(frozen=True, eq=False)
 class Users:
@@ -36,6 +39,10 @@ class Users:
         if most is None:
             raise BadInput("Say how many records of a user take part in a step at most.", fix="Give records_per_user.")
         most = check.whole("records_per_user", most)
+        if most > MOST:
+            raise BadInput(
+                f"records_per_user must be at most {MOST:,}.", fix="Each user of a step is padded to so many records."
+            )
         codes = user_codes(ids)
         if codes.shape != (rows,):
             raise BadInput("users must hold one id for every record.")
