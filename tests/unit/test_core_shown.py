@@ -6,8 +6,8 @@ import pytest
 import report_samples
 import tacit
 from report_samples import private
-from tacit.core import Claim
-from tacit.core.shown import aligned, at_least, at_most, proportion, shortened, small
+from tacit.core import BudgetExceeded, Claim
+from tacit.core.shown import aligned, at_least, at_most, proportion, remains, shortened, small
 
 
 def shown():
@@ -34,6 +34,21 @@ def test_a_small_number_is_written_in_one_way(value, text):
     assert f"at delta {text}" in repr(bound)
     assert f"at delta {text}" in repr(claimed)
     assert f"(delta {text})" in claimed.sentence
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1e-16, "0"),  # what three charges of 1/3, as they are written, leave of 1
+        (0.0, "0"),
+        (0.49999999999999994, "0.4999"),  # a charge of 0.5 is refused
+        (0.7, "0.7"),
+        (float("inf"), "infinity"),
+    ],
+)
+def test_what_remains_is_never_rounded_up_and_dust_is_nothing(value, text):
+    assert remains(value) == text
+    assert f"epsilon 0.5 and {remains(value, 6)} remains" in str(BudgetExceeded(0.5, value))
 
 
 @pytest.mark.parametrize(

@@ -244,6 +244,15 @@ def test_other_neighbours_are_converted_by_a_theorem_or_refused(make):
     assert added.remaining() == 0.7
 
 
+def test_a_budget_that_is_used_up_shows_that_0_remains(make):
+    """It showed 1e-16, which is what thirds, as they are written, leave of 1."""
+    ledger = make()
+    for key in "abc":
+        ledger.charge(Laplace(3.0), key=key)
+    assert 0 < ledger.remaining() < 1e-15
+    assert repr(ledger).endswith(", 0 remains)")
+
+
 def test_allotments_are_parts_of_the_budget(make):
     ledger = make()
     ledger.allot(0.3, analyst="ann")

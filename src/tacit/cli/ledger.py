@@ -13,7 +13,7 @@ from ..core.files import text as read_text
 from ..core.files import written
 from ..core.interval import finite
 from ..core.json_text import Json, parsed
-from ..core.shown import aligned, at_least, at_most, number, small
+from ..core.shown import aligned, at_most, number, remains, small
 from .app import DONE, REFUTED, Result, assumed, verb
 from .inputs import read_event, require
 
@@ -172,7 +172,7 @@ def _told(found: Ledger) -> Result:
         ("budget", f"epsilon {number(terms.epsilon)}, delta {small(terms.delta)}"),
         ("proven", f"epsilon {at_most(data['spent']['epsilon'], 4)} for all releases together{later}"),
         ("spent so far", f"{number(data['so_far'])} (a reading, not a claim)"),
-        ("remaining", f"{at_least(data['remaining'], 4)} (the largest pure epsilon that is still accepted)"),
+        ("remaining", f"{remains(data['remaining'])} (the largest pure epsilon that is still accepted)"),
         ("head", data["head"]),
     ]
     entries = [
@@ -184,7 +184,7 @@ def _told(found: Ledger) -> Result:
     shown = aligned(names, entries, right=(0,)) if entries else []
     parts = [
         f"allotted to {' for '.join(filter(None, (a['analyst'], a['purpose'])))}: {number(a['epsilon'])}, "
-        f"{at_least(a['remaining'], 4)} remains"
+        f"{remains(a['remaining'])} remains"
         for a in data["allotments"]
     ]
     return Result(data, rows, [*parts, *(["", *shown, ""] if shown else []), *assumed(data["spent"]["assumptions"])])

@@ -16,7 +16,7 @@ from ..core.errors import Argument, BadInput
 from ..core.files import shown, written
 from ..core.files import text as read_text
 from ..core.json_text import Json
-from ..core.shown import at_least, at_most, significant, small
+from ..core.shown import at_most, remains, significant, small
 from .app import SEED, Result, assumed, verb
 from .inputs import check_out, require, seeded
 from .ledger import opened
@@ -196,7 +196,7 @@ def _allotted(ledger: object) -> list[tuple[str, str]]:
     from ..query.question import left
 
     found = left(ledger) if isinstance(ledger, Account) else None
-    return [] if found is None else [("for who asks", f"epsilon {at_least(found, 4)}")]
+    return [] if found is None else [("for who asks", f"epsilon {remains(found)}")]
 
 
 def _is_kept(ledger: object, key: str | None) -> bool:
@@ -314,7 +314,7 @@ def _priced(question: Query[object], epsilon: float, delta: float) -> Result:
         for name, error in errors.items()
     ]
     rows.append(("cost", f"epsilon {at_most(epsilon, 4)}, delta {small(delta)}"))
-    rows += [] if price.remaining is None else [("remaining", f"epsilon {at_least(price.remaining, 4)}")]
+    rows += [] if price.remaining is None else [("remaining", f"epsilon {remains(price.remaining)}")]
     found = {**data, "epsilon": epsilon, "delta": delta, "confidence": price.confidence}
     return Result(found, rows, assumed(price.assumptions))
 
@@ -354,9 +354,7 @@ def _told(answer: Answer, epsilon: float, delta: float, again: bool) -> Result:
     if lost is not None and lost.lower is not None and lost.lower > MANY_CUT:
         lines.append(CUT)
     left = (
-        "nothing was charged: no ledger"
-        if answer.receipt is None
-        else f"epsilon {at_least(answer.receipt.remaining, 4)}"
+        "nothing was charged: no ledger" if answer.receipt is None else f"epsilon {remains(answer.receipt.remaining)}"
     )
     rows.append(("remaining then" if again else "remaining", left))
     return Result(data, rows, [*lines, *assumed(answer.assumptions)], table=answer.lines(most=1000))

@@ -14,7 +14,7 @@ from ..core.files import Lasting
 from ..core.json_text import Json
 from ..core.manifest import WEIGHTS, WEIGHTS_FIELD
 from ..core.run_folder import RunFolder, run_folder
-from ..core.shown import at_least, at_most, small
+from ..core.shown import at_most, remains, small
 from ..data import Records
 from ..study.audit_section import TRAINED, AuditSection
 from ..study.run_file import RunFile, described_by
@@ -215,7 +215,7 @@ def _told(folder: Path, written: Json, training: RunTraining, rates: Json, payer
     rows = [
         ("epsilon", f"{at_most(interval.upper, 6)} at delta {small(training.delta)}"),
         ("accuracy", shown),
-        *(() if payer is None or payer.receipt is None else (("remaining", at_least(payer.receipt.remaining, 6)),)),
+        *(() if payer is None or payer.receipt is None else (("remaining", remains(payer.receipt.remaining, 6)),)),
         *((name, str(path)) for name, path in written.items() if path is not None),
     ]
     lines = assumed(bound.assumptions)

@@ -19,7 +19,7 @@ from .charger import Receipt
 from .errors import BadInput
 from .event import Event
 from .json_text import Json, parsed
-from .shown import number, significant, table
+from .shown import remains, significant, table
 
 SCHEMA = "tacit.answer/1"
 KINDS, LONGEST = "biufUO", 2**16
@@ -133,7 +133,7 @@ class Answer:
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = [("value", _shown(self.value)), ("error", self._off())]
         rows += [("event", self.event), ("neighbours", self.adjacency.value), ("trust", self.trust)]
-        rows += [("remaining", number(self.receipt.remaining))] if self.receipt else [("ledger", "none was charged")]
+        rows += [("remaining", remains(self.receipt.remaining))] if self.receipt else [("ledger", "none was charged")]
         return table(self.release, [*rows, *(("note", note) for note in self.notes)])
 
     def _off(self) -> str:

@@ -16,6 +16,8 @@ UNSEEN = re.compile("[\n\t\u2028\u2029\ufffe\uffff]")
 """Ends of lines, tabulators, and what XML does not allow."""
 NEGLIGIBLE = 1e-6
 """What lies so near to a short number, in units of its last digit, is that number but for rounding."""
+DUST = 1e-12
+"""No release can use an epsilon below this."""
 
 
 def number(value: float) -> str:
@@ -40,6 +42,13 @@ def at_most(value: float, digits: int = 3) -> str:
 def at_least(value: float, digits: int = 3) -> str:
     """A lower bound in so many significant digits, rounded down: what is written is true as well."""
     return _towards(value, digits, ROUND_FLOOR)
+
+
+def remains(value: float, digits: int = 4) -> str:
+    """The epsilon that remains of a budget, never rounded up: who asks for the number as written is not refused."""
+    if not DUST <= value < math.inf:
+        return "0" if value < DUST else number(value)
+    return significant(float(Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(repr(float(value)))), digits)
 
 
 def _towards(value: float, digits: int, side: str) -> str:

@@ -15,7 +15,7 @@ from ..core.charger import Receipt
 from ..core.errors import BadInput, BudgetExceeded, Mismatch, NotFinished, TacitError
 from ..core.event import Event
 from ..core.json_text import Json
-from ..core.shown import at_least
+from ..core.shown import remains
 from ..loss.conditions import conditions
 from . import chain, fences
 from .amounts import read, written
@@ -243,7 +243,7 @@ class Ledger:
         self._store.close()
 
     def __repr__(self) -> str:
-        terms, left = self.terms, at_least(self.remaining(), 4)
+        terms, left = self.terms, remains(self.remaining())
         return f"Ledger({self.url}: epsilon {terms.epsilon:g}, delta {terms.delta:g}, one {terms.unit}, {left} remains)"
 
     def _repr_html_(self) -> str:

@@ -6,7 +6,7 @@ import html
 import json
 from typing import TYPE_CHECKING
 
-from ..core.shown import at_least, number, significant, small, table
+from ..core.shown import number, remains, significant, small, table
 from .amounts import read
 from .reading import so_far
 from .state import State
@@ -25,7 +25,7 @@ def page(ledger: Ledger) -> str:
         ("budget", f"epsilon {number(terms.epsilon)}, delta {small(terms.delta)}"),
         ("counts for", f"one {terms.unit}, {terms.adjacency.value}, {terms.composition}"),
         (NOT_A_CLAIM, number(ledger.so_far())),
-        ("remaining pure epsilon", at_least(left, 4)),
+        ("remaining pure epsilon", remains(left)),
         ("charges", len(ledger.entries())),
     ]
     return table(f"Ledger {ledger.url}", rows) + chart(ledger)

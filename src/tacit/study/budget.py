@@ -11,7 +11,7 @@ from ..core.errors import BadInput
 from ..core.event import Event
 from ..core.evidence import Evidence
 from ..core.json_text import Json
-from ..core.shown import at_least, small
+from ..core.shown import remains, small
 from .run_file import RunFile
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Spender:
             **evidence.threat,
             "composition": f"{together} at delta {small(bound.delta)}, one {bound.unit}",
             "earlier releases": _earlier([(e.purpose, e.event) for e in before]),
-            "what remains": f"epsilon {at_least(self.receipt.remaining, 4)} for later releases, after this one",
+            "what remains": f"epsilon {remains(self.receipt.remaining)} for later releases, after this one",
         }
         named = {"ledger_entry": self.receipt.seq, "ledger_head": self.receipt.head}
         return evidence.with_(threat=threat, provenance={**evidence.provenance, **named})
