@@ -190,6 +190,7 @@ def test_plan(tacit):
         ("epsilon", "--noise-multiplier", "1", "--delta", "1e-5", "--sampling", "odd"),
         ("epsilon", "--noise-multiplier", "1", "--delta", "1e-5", "--group", "0"),
         ("epsilon", "--event", "nowhere.json", "--delta", "1e-5"),
+        ("epsilon", "--event", '{"type": "Laplace", "scale": 2.0}', "--delta", "1e-5"),
         ("epsilon", "--noise-multiplier", "1", "--delta", "1e-5", "--plot", "picture.bmp"),
         ("epsilon", "--noise-multiplier", "1", "--delta", "1e-5", "--plot", "nowhere/picture.png"),
         ("epsilon", "--noise-multiplier", "1", "--delta", "1e-5", "--prior", "1.5"),

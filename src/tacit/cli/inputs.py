@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 def read_event(path: str) -> Event:
     """An event from a JSON file, or from standard input when the path is `-`."""
+    if path.lstrip().startswith("{"):
+        raise BadInput("--event takes a file, and this is JSON.", fix="Write it to a file, or give - and send it in.")
     if path == "-":
         found = sys.stdin.read(EVENT_MOST + 1)
         if len(found) > EVENT_MOST:
