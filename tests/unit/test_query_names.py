@@ -61,6 +61,16 @@ def test_tables_of_other_schemas_and_views_are_named_in_the_address(tmp_path):
         Table(f"{tmp_path}/shop.duckdb#nowhere.visits", unit="id")
 
 
+def test_a_text_that_no_engine_takes_is_refused_by_a_sentence():
+    """It was refused by the name of the engine's error."""
+    table = Table(pd.DataFrame({"id": [1, 2], "g": ["a", "b"]}), unit="id")
+    for sign in ("\0", "\ud800"):
+        with pytest.raises(BadInput, match="A key of column 'g' holds a NUL"):
+            table.group_by("g", keys=["a", f"b{sign}"]).count()
+        with pytest.raises(BadInput, match="The condition on column 'g' holds a NUL"):
+            table.where(f'g = "b{sign}"').count()
+
+
 def test_a_missing_key_is_none():
     table = Table(pd.DataFrame({"id": [1, 2], "g": ["", "nan"]}), unit="id")
     assert people(table, "g", ["", "nan"]) == [1, 1]

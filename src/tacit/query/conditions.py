@@ -16,7 +16,7 @@ from typing import Any
 from ..core.errors import BadInput
 from .engines import Opened, ibis
 from .total import constant, described, total
-from .values import Column, number_of, real, whole
+from .values import Column, check_sendable, number_of, real, whole
 
 COMPARISON = re.compile(
     r"\s*(?P<column>`[^`]+`|[^\s=<>!`]+)\s*(?P<sign><=|>=|!=|==|=|<|>)\s*(?P<value>[^\s=<>!].*?)\s*", re.DOTALL
@@ -65,6 +65,7 @@ class Comparison:
         found = table.column(self.column)
         kind, text = found.type(), _unquoted(self.value)
         compare = SIGNS[self.sign]
+        check_sendable(text, f"The condition on column {self.column!r}")
         if kind.is_boolean():
             return compare(found, _truth(text, self.column))
         if kind.is_numeric() or (kind.is_string() and self.value == text and _is_number(text)):

@@ -12,7 +12,7 @@ from typing import Any
 from ..core.check import told
 from ..core.errors import Argument, BadInput
 from .engines import Opened, ibis
-from .values import Column, exact_text, number_of, real, whole
+from .values import Column, check_sendable, exact_text, number_of, real, whole
 
 Key = tuple[object, ...]
 MOST_KEYS = 1_000_000
@@ -47,6 +47,7 @@ class ByColumn:
     def typed(self, table: Opened, value: object) -> object:
         """A key as the column's type has it."""
         kind = self.held(table).type()
+        check_sendable(value, f"A key of column {self.name!r}")
         try:
             if kind.is_integer():
                 return _whole_number(value)

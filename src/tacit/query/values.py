@@ -172,6 +172,12 @@ def real(number: float | Fraction) -> Column:
     return ibis().literal(float(number), "float64")
 
 
+def check_sendable(text: object, what: str) -> None:
+    """Refuse a text that no engine takes in a query: with a NUL character, or half of a surrogate pair."""
+    if isinstance(text, str) and ("\0" in text or any("\ud800" <= sign <= "\udfff" for sign in text)):
+        raise BadInput(f"{what} holds a NUL character or a half character, which cannot be part of a query.")
+
+
 def engines_own(name: str, kinds: list[object], gives: str) -> Any:
     """A function that the engine has, for arguments of these types."""
 
