@@ -305,6 +305,7 @@ def test_findings_go_on_the_page(tmp_path):
         (lambda: disclosure.of_log([Asked(frozenset({1}), float("nan"))]), "answer 1"),
         (lambda: disclosure.read_log({"queries": [{"people": [True], "answer": 1}]}), "Query 1"),
         (lambda: disclosure.uniqueness({"zip": [1, 2], "born": [1]}), "one length"),
+        (lambda: disclosure.of_table({"zip": [1, 2]}, ["zip"], k=0), "k must be"),
         (lambda: disclosure.homogeneity({"zip": [1, 2], "ill": [1]}, ["zip"], "ill", k=2), "one length"),
         (lambda: disclosure.Ratings.of([1], [1], [1], np.array(["2020-01-01"], "datetime64[D]")), "columns of numbers"),
         (lambda: disclosure.likelihood_ratio([[1]], [np.nan], [0.5], people=3), "each site"),

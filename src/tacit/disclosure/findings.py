@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..core import Control, Evidence
+from ..core import Control, Evidence, check
 from ..core.finding import NONE, NOTABLE, SEVERE, Finding
 from .differencing import Asked, checked_log, differencing, solved
 from .uniqueness import combinations, homogeneity, uniqueness
@@ -53,6 +53,7 @@ def of_table(
     All columns together come first, since an attacker may know all of them; then the worst of up to three.
     """
     found = []
+    check.whole("k", k, least=2)
     ranked = combinations(table, columns, unit=unit)
     whole = uniqueness(table, columns, unit=unit)
     for item in dict.fromkeys([whole, *ranked[:SHOWN]]):
