@@ -367,6 +367,9 @@ def test_command(tmp_path, capsys, monkeypatch):
     assert tacit.Evidence.load(json.loads(out)["evidence"]).findings[0].severity == "severe"
     status, out, err = command("report", tmp_path / "found" / "evidence.json", "--out", tmp_path / "page.html")
     assert status == 0, err
+    log["queries"][0]["people"].append(3)
+    (tmp_path / "twice.json").write_text(json.dumps(log))
+    assert "1 of 2 queries lists a person more than once" in command("disclose", tmp_path / "twice.json")[1]
     (tmp_path / "t.csv").write_text(
         "zip,born,name,ill\n" + "\n".join(f"{k % 4},{k % 7},n{k},{k % 2}" for k in range(90))
     )

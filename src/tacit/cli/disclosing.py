@@ -17,7 +17,7 @@ from ..core.json_text import Json, parsed
 from ..core.run_folder import run_folder
 from ..data import columns_of
 from ..disclosure.differencing import read_log
-from ..disclosure.findings import evidence, of_log, of_table
+from ..disclosure.findings import evidence, of_log, of_repeats, of_table
 from .app import AGAIN, Result, verb
 
 SEVERE = "severe"
@@ -44,7 +44,8 @@ def disclose(
     if path.suffix.lower() == ".json":
         if any(option is not None for option in (columns, secret, unit)):
             raise BadInput("--columns, --secret and --unit are about a table, and a query log has none of them.")
-        found, known = of_log(read_log(parsed(read_text(path), path.name))), list[str]()
+        log = parsed(read_text(path), path.name)
+        found, known = [*of_log(read_log(log)), *of_repeats(log)], list[str]()
     else:
         found, known = _table(path, columns, secret, unit, k)
     data: Json = {"findings": [item.to_json() for item in found]}

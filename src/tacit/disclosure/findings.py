@@ -40,6 +40,17 @@ def of_log(log: Sequence[Asked]) -> list[Finding]:
     return [Finding("differencing", told, SEVERE, figures)]
 
 
+def of_repeats(data: Mapping[str, Sequence[Mapping[str, Sequence[object]]]]) -> list[Finding]:
+    """In how many queries of a log in JSON, as `read_log` accepts it, a person is listed more than once, if in any."""
+    queries = data["queries"]
+    repeats = sum(len(set(item["people"])) < len(item["people"]) for item in queries)
+    if not repeats:
+        return []
+    told = f"{repeats} of {len(queries)} queries {'list' if repeats > 1 else 'lists'} a person more than once, and "
+    told += "each was counted once: where an answer counts them more often, the other findings are wrong."
+    return [Finding("repeated people", told, NONE, {"queries": len(queries), "repeats": repeats})]
+
+
 def of_table(
     table: Mapping[str, object],
     columns: Sequence[str],
