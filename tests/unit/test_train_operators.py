@@ -4,6 +4,7 @@ Truth is a loop over single records by ordinary autograd.
 """
 
 import importlib.util
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -259,6 +260,16 @@ def test_a_loss_that_differentiates_and_mixes_is_refused() -> None:
 
     with pytest.raises(BadInput, match="depends on the other examples"):
         clipper(Net(lambda m, x: m.last(x)), mixes).structure((torch.randn(ROWS, WIDTH),))
+
+
+def test_a_loss_that_follows_a_clock_is_not_said_to_mix_examples() -> None:
+    class Plain:
+        def run(self, seed: int, function: Callable[[], Tensor]) -> Tensor:
+            return function()
+
+    calls, batch = itertools.count(), (torch.randn(ROWS, WIDTH),)
+    with pytest.raises(BadInput, match="follow something else too: a clock"):
+        probe._apart(lambda b: b[0].sum(1) + (next(calls) > 2), batch, batch, Plain(), 0)
 
 
 def test_a_loss_that_draws_is_compared_on_single_records(monkeypatch: pytest.MonkeyPatch) -> None:
