@@ -246,6 +246,19 @@ def test_checkpoints_hold_no_secret_and_are_not_gone_on_from(tmp_path) -> None:
     assert trainer(fresh).validate(make(), loader, ckpt_path=path)
 
 
+def test_a_search_of_the_learning_rate_is_refused_as_a_look_that_nobody_pays_for(tmp_path) -> None:
+    """It was told that nothing was trained yet."""
+    from lightning.pytorch.callbacks import LearningRateFinder
+
+    from tacit.train import PrivateCallback
+
+    own, module = PrivateCallback(PLAN), make()
+    module.lr = 0.1
+    search = trainer(LearningRateFinder(num_training_steps=2), own, default_root_dir=tmp_path)
+    with pytest.raises(BadInput, match="LearningRateFinder, Tuner and loops outside"):
+        search.fit(module, own.batches(DATA))
+
+
 def test_a_run_stopped_early_claims_the_whole_plan() -> None:
     from tacit.train import PrivateCallback
 

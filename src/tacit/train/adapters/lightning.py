@@ -201,6 +201,11 @@ class _Samples:
         return int(self.callback.plan.steps)
 
     def __iter__(self) -> Iterator[_Sample]:
+        if self.callback.private is None:
+            raise BadInput(
+                "LearningRateFinder, Tuner and loops outside trainer.fit look at the private data, and no plan pays.",
+                fix="Search with public data, or with tacit.search, and start the callback's one run by trainer.fit.",
+            )
         for batch in self.callback._step().batches(self.data, **self.options):
             yield _Sample(batch)
 
