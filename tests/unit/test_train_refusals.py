@@ -459,6 +459,15 @@ def test_gradients_from_before_move_nothing() -> None:
     assert torch.equal(model.weight, before)
 
 
+@pytest.mark.parametrize("shape", [(1, 5), (3, 1), ()])
+def test_a_parameter_whose_entries_share_memory_is_refused(shape: tuple[int, ...]) -> None:
+    """Torch raised an error of its own in the first step."""
+    model = nn.Linear(5, 3)
+    model.weight = nn.Parameter(torch.zeros(shape).expand(3, 5))
+    with pytest.raises(BadInput, match="Parameter weight holds several of its entries in one place"):
+        private(model, sgd(model), PLAN)
+
+
 CHANGES = {
     "unfrozen": (lambda m: m[0].weight.requires_grad_(True), "Parameter 0.weight was unfrozen or added"),
     "added": (lambda m: m[0].register_parameter("more", parameter(1)), "Parameter 0.more was unfrozen or added"),

@@ -82,6 +82,11 @@ def trainable(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, T
                 f"Parameter {name} holds complex numbers, and clipping is written for real ones.",
                 fix="Keep real and imaginary parts in a last axis of two, and use torch.view_as_complex(parameter).",
             )
+        if _overlaps(tensor):
+            raise BadInput(
+                f"Parameter {name} holds several of its entries in one place of memory, as an expanded tensor does.",
+                fix="Make it from a copy (contiguous or clone), or expand a smaller parameter in forward.",
+            )
     optimizer.zero_grad()  # what frozen parameters still have from before, the optimizer would take for its own
     return named
 
@@ -156,6 +161,14 @@ def _in(held: Mapping[str, object], name: str) -> object:
 def _kind(tensor: Tensor) -> tuple[torch.dtype, torch.Size, torch.device, tuple[int, ...]]:
     """What a compiled step takes for constant; a parameter without strides is never compiled."""
     return tensor.dtype, tensor.shape, tensor.device, tensor.stride() if tensor.layout is torch.strided else ()
+
+
+def _overlaps(tensor: Tensor) -> bool:
+    """Whether entries share memory: an axis without a stride, or more entries than places."""
+    if tensor.layout is not torch.strided or tensor.numel() < 2:
+        return False
+    axes = [(size, stride) for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
+    return any(not stride for _, stride in axes) or 1 + sum((n - 1) * stride for n, stride in axes) < tensor.numel()
 
 
 def _count(optimizer: torch.optim.Optimizer) -> int:
