@@ -10,6 +10,7 @@ import pytest
 from tacit import mechanism
 from tacit.core import BadInput
 from tacit.query import Table
+from tacit.query.engines import worded
 
 LARGE = 1e6
 """An epsilon at which noise is far below 1/2."""
@@ -69,6 +70,14 @@ def test_a_text_that_no_engine_takes_is_refused_by_a_sentence():
             table.group_by("g", keys=["a", f"b{sign}"]).count()
         with pytest.raises(BadInput, match="The condition on column 'g' holds a NUL"):
             table.where(f'g = "b{sign}"').count()
+
+
+def test_a_type_that_only_the_database_knows_is_said_in_words():
+    """An error printed what the parser of SQL calls it."""
+    postgres = pytest.importorskip("ibis.backends.sql.datatypes").PostgresType
+    for kind in ("mood", "mood[]", "int4range"):
+        assert worded(postgres.from_string(kind)) == "values of a type that is not known here (cast them in a view)"
+    assert worded(postgres.from_string("float8[]")) == "array<float64>"
 
 
 def test_a_missing_key_is_none():

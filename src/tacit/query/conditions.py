@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import BadInput
-from .engines import Opened, ibis
+from .engines import Opened, ibis, worded
 from .total import constant, described, total
 from .values import Column, check_sendable, number_of, real, whole
 
@@ -81,7 +81,7 @@ class Comparison:
             return compare(found, constant(_moment(text, self.column, kind), kind))
         if kind.is_string():
             return compare(found, text)
-        raise BadInput(f"Column {self.column!r} cannot be compared: it holds {kind}.")
+        raise BadInput(f"Column {self.column!r} cannot be compared: it holds {worded(kind)}.")
 
 
 @dataclass(frozen=True, repr=False)

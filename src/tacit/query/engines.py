@@ -88,6 +88,11 @@ class Opened:
         return found
 
 
+def worded(kind: Any) -> str:
+    """What a column holds, in words; of a type that it does not know, ibis would print an object of its parser."""
+    return "values of a type that is not known here (cast them in a view)" if "unknown(" in str(kind) else str(kind)
+
+
 def check_names(name: str, columns: Sequence[str], engine: str = NATIVE) -> None:
     """Refuse two names that the engine takes for one: it would read the wrong column, and say nothing.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.check import told
 from ..core.errors import Argument, BadInput
-from .engines import Opened, ibis
+from .engines import Opened, ibis, worded
 from .values import Column, check_sendable, exact_text, number_of, real, whole
 
 Key = tuple[object, ...]
@@ -36,7 +36,7 @@ class ByColumn:
         if kind.is_integer() or kind.is_boolean():
             return found
         raise BadInput(
-            f"Column {self.name!r} cannot be grouped by: it holds {kind}.",
+            f"Column {self.name!r} cannot be grouped by: it holds {worded(kind)}.",
             fix="Group by texts, whole numbers, truth values or dates; cut real numbers into bins with histogram.",
         )
 

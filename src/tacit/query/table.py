@@ -16,7 +16,7 @@ from .aggregates import Aggregate, check_aggregates
 from .answer import check_name
 from .conditions import Condition, condition
 from .consistency import check_cells
-from .engines import COARSE, Opened
+from .engines import COARSE, Opened, worded
 from .functions import Limits
 from .keys import By, ByBin, ByColumn, known_keys, of_mapping
 from .marginals import Domain, Marginals, domain_of
@@ -318,4 +318,4 @@ def _check_unit(table: Opened, unit: str) -> None:
     kind = table.column(unit).type()
     far = kind.is_timestamp() and kind.scale in COARSE  # such a time may have no text
     if kind.is_nested() or kind.is_json() or far:
-        raise BadInput(f"Column {unit!r} cannot say whose row it is: it holds {kind}.")
+        raise BadInput(f"Column {unit!r} cannot say whose row it is: it holds {worded(kind)}.")
