@@ -124,9 +124,9 @@ def test_times_of_the_day_do_not_name_records():
     ("known", "said"),
     [
         ({"ranges": {"job": (0, 1)}}, "'job': 60 of 60 values are no numbers, and count as missing"),
-        ({"ranges": {"age": (100, 120)}}, "'age': 60 of 60 values lie outside of the given range, and are clipped"),
+        ({"ranges": {"age": (100, 120)}}, "'age': 60 of 60 values lie outside of its range, and are clipped"),
         ({"ranges": {"age": ("1990-01-01", "2000-01-01")}}, "'age': 60 of 60 values are no dates"),
-        ({"words": {"job": ["Koch", "Arzt"]}}, "'job': 60 of 60 values are none of the given words"),
+        ({"words": {"job": ["Koch", "Arzt"]}}, "'job': 60 of 60 values are none of its words"),
     ],
 )
 def test_public_facts_that_fit_no_record_are_told(known, said):

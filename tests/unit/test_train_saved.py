@@ -1,6 +1,7 @@
 """A trained model comes back from its folder: the weights that its evidence is about, and no others."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -114,6 +115,35 @@ def test_evidence_knows_its_parameters_without_the_hash_of_a_file(folder):
     path.write_text(json.dumps(evidence))
     with pytest.raises(BadInput, match="about other weights"):
         Trained.load(folder, own)
+
+
+@pytest.mark.parametrize(
+    "words", [("yes", "no"), ("no", "yes", "perhaps"), None], ids=["in another order", "more", "no schema"]
+)
+def test_a_schema_that_would_name_other_answers_is_refused(named, words, tmp_path):
+    """Its words name what the model answers with; it is told without the manifest, too."""
+    folder = Trained.load(named[1]).save(tmp_path / "copy")
+    (folder / "manifest.json").unlink()
+    (folder / "schema.toml").unlink()
+    if words is not None:
+        SCHEMA.with_(columns=(*SCHEMA.columns[:2], Column("ill", "category", words=words))).save(folder / "schema.toml")
+    with pytest.raises(BadInput, match=r"schema\.toml is not"):
+        Trained.load(folder)
+
+
+def test_a_schema_that_was_found_to_be_public_is_the_same(named, tmp_path):
+    folder = Trained.load(named[1]).save(tmp_path / "copy")
+    (folder / "manifest.json").unlink()
+    SCHEMA.with_(columns=tuple(replace(one, public=False) for one in SCHEMA.columns)).save(folder / "schema.toml")
+    assert np.array_equal(Trained.load(folder).predict_proba(PEOPLE), Trained.load(named[1]).predict_proba(PEOPLE))
+
+
+def test_answers_that_are_no_numbers_are_refused():
+    """They counted as the first class."""
+    model = own()
+    torch.nn.init.constant_(model[2].bias, float("nan"))
+    with pytest.raises(BadInput, match="60 of 60 records with what is no finite number"):
+        Trained(model, tacit.Evidence(subject=""), ()).predict(ARRAYS[0])
 
 
 @pytest.mark.parametrize("broken", ["no folder", "no weights", "no evidence", "cut short", "other schema"])

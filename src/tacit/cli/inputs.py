@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -112,6 +113,13 @@ def check_out(path: Path, source: Path, endings: Sequence[str]) -> None:
         )
     if not path.parent.is_dir():
         raise BadInput(f"{path.name} cannot be written.", fix="Give a path in a folder that is there.")
+
+
+def asking(folder: str, kind: str | None, file: RunFile) -> str:
+    """How the model in a folder is asked about new records; of no kind that is known by name, it is the owner's own."""
+    own = file.get("model").get("make") if kind is None else None
+    more = "" if own is None else f" --make {shlex.quote(str(own))}"
+    return f"Next: tacit predict {shlex.quote(folder)} TABLE{more} answers for new records."
 
 
 def seeded(seed: int | None) -> Any:

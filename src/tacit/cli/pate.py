@@ -19,7 +19,7 @@ from ..study.audit_section import FIT, AuditSection
 from ..study.run_file import RunFile, described_by
 from .app import AGAIN, DESCRIBE, SEED, Result, assumed, note, verb
 from .entry import resolve_callable
-from .inputs import one_process, read_records, require, seeded
+from .inputs import asking, one_process, read_records, require, seeded
 from .training import LEDGER, OWN_FACTS, OWN_WORDS, READABLE, spender
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def pate(
         _kept(done, made, file, found, held.results)
         held.commit()
     written = {key: None if name is None else str(held.final / name) for key, name in names.items()}
-    return _told(done, made, written, accuracy, released, payer)
+    return _told(done, made, file, written, accuracy, released, payer)
 
 
 def described_run(file: RunFile, folder: Path | None = None, **more: object) -> PateRun:
@@ -150,6 +150,7 @@ def _saved(done: PATE, made: PateRun, file: RunFile, folder: Path) -> str | None
 def _told(
     done: PATE,
     made: PateRun,
+    file: RunFile,
     written: dict[str, str | None],
     accuracy: float | None,
     released: Bound | None,
@@ -188,7 +189,7 @@ def _told(
     if written["model"] is not None:
         folder = shlex.quote(str(Path(written["model"]).parent))
         lines.append(f"Next: tacit bracket {folder} attacks this student, audits its run, and writes a page.")
-        lines.append(f"Next: tacit predict {folder} TABLE answers for new records.")
+        lines.append(asking(str(Path(written["model"]).parent), made.form(file).kind, file))
     return Result(data, rows, lines)
 
 

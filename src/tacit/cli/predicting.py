@@ -16,8 +16,9 @@ from ..core.errors import BadInput
 from ..core.files import shown, written
 from ..core.manifest import WEIGHTS
 from ..data.files import columns_of
+from ..data.inference import misfit
 from ..data.npz_file import read_npz
-from .app import Result, verb
+from .app import Result, note, verb
 from .entry import Guarded
 from .inputs import check_out, require
 
@@ -42,7 +43,7 @@ def predict(
     shares: Annotated[bool, typer.Option("--shares", help="Also write the probability of every class.")] = False,
     make: Annotated[
         str | None,
-        typer.Option(metavar="PKG:NAME", help="The function that makes your own model, if DIR has no run file."),
+        typer.Option(metavar="PKG:NAME", help="The function that makes a model of your own."),
     ] = None,
 ) -> Result:
     """Answer for new records by a trained model: one row per record, in the order of TABLE."""
@@ -73,9 +74,7 @@ def predict(
 
 def _trained(folder: Path, make: str | None) -> Trained:
     """The model of the folder: built by its name, or by its owner's function."""
-    from ..study.run_file import RunFile
     from ..study.run_training import takes_two
-    from ..study.training_files import RUN
     from ..train import Trained
     from ..train.saved import check_folder
     from ..train.weights import read_weights
@@ -86,12 +85,10 @@ def _trained(folder: Path, make: str | None) -> Trained:
         if make is not None:
             raise BadInput(f"{shown(folder / WEIGHTS)} says itself how the model is built.", fix="Leave --make out.")
         return Trained.load(folder)
-    if make is None and (folder / RUN).is_file():
-        make = RunFile.read(folder / RUN).get("model").get("make")
-    if make is None:
+    if make is None:  # never the one that a run file in DIR names: whoever sends a folder would choose what runs here
         raise BadInput(
             f"{shown(folder / WEIGHTS)} holds the weights of a model of your own.",
-            fix="Name the function that makes it: --make PKG:NAME.",
+            fix="Name the function that makes it, as [model] make does in the run file: --make PKG:NAME.",
         )
     own: Any = Guarded(make)
     if form is not None and takes_two(own):
@@ -114,7 +111,8 @@ def _records(source: Path, trained: Trained, keep: list[str]) -> tuple[list[Any]
         )
     found = columns_of(source)
     for column in trained.schema.features:
-        found[column.name]  # one that is not there is refused
+        if said := misfit(found[column.name], column):  # a column that is not there is refused
+            note(said)
     return [np.array([*found[name].texts, ""], dtype=object)[found[name].codes] for name in keep], found
 
 
@@ -129,8 +127,8 @@ def _numbers(source: Path) -> Any:
 
 def _text(header: list[str], columns: list[Any]) -> str:
     """The answers as CSV; shares are written with six decimals."""
-    held = io.StringIO()
-    writer = csv.writer(held, lineterminator="\n")
+    held = io.StringIO(newline="")
+    writer = csv.writer(held, lineterminator="\r\n")  # so that a value with either of them is quoted
     writer.writerow(header)
     writer.writerows(zip(*columns, strict=True))
     return held.getvalue()

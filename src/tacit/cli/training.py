@@ -20,7 +20,7 @@ from ..study.audit_section import TRAINED, AuditSection
 from ..study.run_file import RunFile, described_by
 from .app import AGAIN, DESCRIBE, SEED, Result, assumed, note, resumable, terminal, verb
 from .entry import resolve_callable
-from .inputs import one_process, read_records, require, seeded
+from .inputs import asking, one_process, read_records, require, seeded
 
 if TYPE_CHECKING:
     from ..study.budget import Spender
@@ -67,7 +67,7 @@ def train(
         held.commit()
     names = {"model": WEIGHTS, "evidence": "evidence.json", "plot": None if plot is None else plot.name}
     written = {key: None if name is None else held.final / name for key, name in names.items()}
-    return _told(held.final, written, training, accuracies(training, done.model), payer)
+    return _told(held.final, file, written, training, accuracies(training, done.model), payer)
 
 
 def described(file: RunFile, folder: Path | None = None) -> RunTraining:
@@ -191,7 +191,9 @@ def _own(records: Records, plan: dict[str, object]) -> tuple[str, ...]:
     return (*size, *words, READABLE)
 
 
-def _told(folder: Path, written: Json, training: RunTraining, rates: Json, payer: Spender | None) -> Result:
+def _told(
+    folder: Path, file: RunFile, written: Json, training: RunTraining, rates: Json, payer: Spender | None
+) -> Result:
     from ..loss import privacy_loss
 
     held, plan = rates["validation"], training.plan
@@ -225,6 +227,6 @@ def _told(folder: Path, written: Json, training: RunTraining, rates: Json, payer
         [
             *lines,
             f"Next: tacit bracket {shlex.quote(str(folder))} attacks and audits this model, and writes a page.",
-            f"Next: tacit predict {shlex.quote(str(folder))} TABLE answers for new records.",
+            asking(str(folder), training.form(file).kind, file),
         ],
     )

@@ -111,16 +111,16 @@ def _column_hints(values: Values, column: Column) -> list[str]:
     if column.kind == "number" and (read := Spelling.of(values).hint(column.decimal)):
         other = POINT if column.decimal == DECIMAL_COMMA else DECIMAL_COMMA
         lines.append(f"{where}: {read}. If that is wrong, give --decimal {other} (in Python decimal={other!r}).")
-    return lines + ([_misfit(values, column)] if column.public and _misfit(values, column) else [])
+    return lines + ([misfit(values, column)] if column.public and misfit(values, column) else [])
 
 
-def _misfit(values: Values, column: Column) -> str:
+def misfit(values: Values, column: Column) -> str:
     """What is said of a given range or list of words that most values do not fit; nothing where they do."""
     codes, texts = values.as_words()
     held = int((codes >= 0).sum())
     if column.kind == "category":
         known = np.array([*(text in places(column.words or ()) for text in texts), False])[codes]
-        return _most(held, held - int(known.sum()), column.name, "are none of the given words")
+        return _most(held, held - int(known.sum()), column.name, "are none of its words")
     if column.kind not in ("number", "date"):
         return ""
     read = values.written_with(column.decimal).as_amounts() if column.kind == "number" else values.as_days()
@@ -129,7 +129,7 @@ def _misfit(values: Values, column: Column) -> str:
         dated = column.kind == "number" and int(np.isfinite(values.as_days()).sum()) > SHARE * held
         return f"{said} They are dates: give the range as two dates, 1990-01-01,2030-12-31." if dated else said
     outside = int(((read < low) | (read > high)).sum())
-    return _most(held, outside, column.name, "lie outside of the given range, and are clipped")
+    return _most(held, outside, column.name, "lie outside of its range, and are clipped")
 
 
 def _most(held: int, count: int, name: str, what: str) -> str:

@@ -110,7 +110,7 @@ class PateRun:
         """How the student is built, for the header of its weights: by its own name, or as its teachers are."""
         own, classes = self.estimator.student, len(list(self.estimator.classes or ()))
         kind = own if own in KINDS else file.get("model").get("kind")
-        return Form.of_records(kind, self.records.x.shape, classes)
+        return Form.of_records(kind, self.records, classes)
 
     def student_accuracy(self) -> float | None:
         """On public records that were not asked about."""

@@ -90,7 +90,7 @@ class RunTraining:
     def form(self, file: RunFile) -> Form:
         """How the model is built, for the header of its weights."""
         norm = self.plan.norm_bound if isinstance(self.plan, Minimiser) else None
-        return Form.of_records(file.get("model").get("kind"), self.records.x.shape, self.records.classes, norm)
+        return Form.of_records(file.get("model").get("kind"), self.records, self.records.classes, norm)
 
     @property
     def data(self) -> tuple[Array, Array]:

@@ -211,7 +211,7 @@ def fit(
         found = found.with_(not_covered=(*found.not_covered, given.facts))
     usual = loss is None and augment is None and project is None and noise == "float32" and collate is None
     made = Made(kind, plan, delta, average, records_per_user) if kind is not None and usual else None
-    form = None if given.schema is None else Form(kind, given.schema.width, len(given.schema.classes))
+    form = None if given.schema is None else Form.of_schema(kind, given.schema)
     return Trained(model, found, tuple(history), given.schema, made, form)
 
 

@@ -12,7 +12,7 @@ from ..core.files import shown
 from ..core.manifest import FACTS, WEIGHTS
 from ..data import Schema
 from .loop import FINGERPRINT, fingerprint
-from .weights import Form, filled, read_weights
+from .weights import Form, facts_of, filled, read_weights
 
 Made = nn.Module | Callable[[], object] | None
 
@@ -24,8 +24,9 @@ def read(folder: Path, given: Made) -> tuple[nn.Module, Evidence, Schema | None,
     path = folder / FACTS
     schema = Schema.read(path) if path.is_file() else None
     tensors, form = read_weights(folder / WEIGHTS)
-    if schema is not None and form is not None and schema.width != form.features:
-        raise BadInput(f"{FACTS} is not the one that the model was trained with: it makes {schema.width} numbers.")
+    if form is not None and facts_of(schema) != form.facts:
+        what = "is not the one that the model was trained with" if path.is_file() else "is not there"
+        raise BadInput(f"{FACTS} {what}: it says how records become numbers.", fix="Give the folder as it was written.")
     model = filled(_made(given, form), folder / WEIGHTS, tensors)
     told = evidence.provenance.get(FINGERPRINT)
     if told is not None and fingerprint(model) not in (None, told):

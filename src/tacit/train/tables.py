@@ -166,7 +166,10 @@ def probabilities(model: nn.Module, x: object) -> NDArray[np.float64]:
     records = torch.as_tensor(x if isinstance(x, Tensor) else np.array(x))  # its own: torch warns of read-only memory
     with torch.no_grad():
         parts = [_outputs(model, part.to(place.device)).softmax(1).double().cpu() for part in records.split(ROWS)]
-    return np.asarray(torch.cat(parts).numpy())
+    found = np.asarray(torch.cat(parts).numpy())
+    if lost := int((~np.isfinite(found)).any(axis=1).sum()):
+        raise BadInput(f"The model answers {lost:,} of {len(found):,} records with what is no finite number.")
+    return found
 
 
 def _outputs(model: nn.Module, x: Tensor) -> Tensor:

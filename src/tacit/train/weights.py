@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from ..audits.foreign import Border
 from ..core import BadInput, MissingExtra, NotFinished
 from ..core.files import shown
 from ..core.manifest import sha256
+from ..data import Records, Schema
 from .recipe.networks import KINDS, Shortened, network
 
 HEADER, SCHEMA = "tacit", "tacit.model/1"
@@ -26,21 +28,27 @@ WIDEST = 2**24
 class Form:
     """A model by its `kind`, or None for one of the user's own; and how many numbers it takes and gives.
 
-    `norm_bound` is the norm that rows are shortened to, where they are.
+    `norm_bound` is the norm that rows are shortened to, where they are. `facts` is a hash of what the schema says of
+    features and classes, where there is one.
     """
 
     kind: str | None
     features: int
     classes: int
     norm_bound: float | None = None
+    facts: str | None = None
 
     @classmethod
-    def of_records(
-        cls, kind: str | None, shape: tuple[int, ...], classes: int, norm_bound: float | None = None
-    ) -> Form:
-        """For records of this shape: a model by name takes all their numbers, one's own is told their first length."""
+    def of_records(cls, kind: str | None, records: Records, classes: int, norm_bound: float | None = None) -> Form:
+        """For these records: a model by name takes all their numbers, one's own is told their first length."""
+        shape = records.x.shape
         whole = math.prod(shape[1:])
-        return cls(kind, whole if kind is not None else (*shape, 1)[1], classes, norm_bound)
+        return cls(kind, whole if kind is not None else (*shape, 1)[1], classes, norm_bound, facts_of(records.schema))
+
+    @classmethod
+    def of_schema(cls, kind: str | None, schema: Schema) -> Form:
+        """For the records that a schema makes."""
+        return cls(kind, schema.width, len(schema.classes), facts=facts_of(schema))
 
     def build(self) -> nn.Module | None:
         """A model of this form, or None where only its owner knows how to make it.
@@ -70,7 +78,16 @@ class Form:
         norm = 1.0 if found.norm_bound is None else found.norm_bound
         kind = found.kind is None or found.kind in tuple(KINDS)
         fits = all(type(number) is int and 0 < number <= WIDEST for number in numbers)
+        fits &= found.facts is None or isinstance(found.facts, str)
         return found if fits and kind and isinstance(norm, float) and 0 < norm < math.inf else None
+
+
+def facts_of(schema: Schema | None) -> str | None:
+    """A hash of all in a schema that decides which numbers a record becomes, and which words a model answers with."""
+    if schema is None:
+        return None
+    columns = [(one.name, one.kind, one.range and one.limits, one.words, one.decimal) for one in schema.features]
+    return hashlib.sha256(json.dumps([columns, schema.classes]).encode()).hexdigest()
 
 
 def write_weights(model: nn.Module, path: Path, form: Form | None = None) -> str:
