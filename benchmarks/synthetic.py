@@ -5,8 +5,8 @@
 Both get the same discretised table, epsilon 1 and delta 1e-9. `--peer` is an interpreter in whose environment `mbi` is
 installed; the algorithm is the published one (McKenna, Miklau and Sheldon 2021, with its compression of rare values),
 the fit and the rows are mbi's. Ours is told the label, and once more not. Reported: mean total variation of 1-, 2- and
-3-way tables, and the AUC of a boosted classifier of the label trained on the synthetic rows and tested on real ones that
-were not used. Every seed is kept when it is done, and a second call goes on after it.
+3-way tables, and the AUC of a boosted classifier of the label, trained on the synthetic rows and tested on real ones
+that were not used. Every seed is kept when it is done, and a second call goes on after it.
 
 The settings were chosen on Adult with the seeds 0 to 2. What is reported has fresh seeds, and two tables more.
 """
