@@ -96,6 +96,22 @@ def test_a_private_estimator_brings_its_claim():
     assert other.claim.bound.epsilon == 9.0
 
 
+def test_a_private_estimator_that_is_trained_brings_the_claim_of_that_fit():
+    """Its bracket said that no bound is claimed."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 3))
+    y = (x[:, 0] > 0).astype(int)
+    model = PrivateLogisticRegression(epsilon=1.0, norm_bound=3.0, classes=[0, 1], adjacency="replace", method="output")
+    asked = {"references": 0, "runs": 40, "isolation": "none", "rng": 1}
+    found = tacit.bracket(model, (x, y), **asked)
+    bound = found.claim.bound
+    assert (bound.epsilon, bound.delta, str(bound.adjacency)) == (pytest.approx(1.0), 1 / 60**2, "replace")
+    assert any("number of records" in line for line in bound.assumptions)
+    assert any("seed that the noise" in line for line in found.not_covered)
+    assert found.verdict.value in ("consistent", "uninformative")
+    assert tacit.bracket(model, (x, y), claim=(9.0, 1e-5), **asked).claim.bound.epsilon == 9.0
+
+
 def test_evidence_from_a_file_is_the_same_claim(tmp_path):
     done = trained()
     path = done.evidence.save(tmp_path / "evidence.json")

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..audits import audit, stated
-from ..audits.claims import Stated
+from ..audits.claims import Stated, with_frontier
 from ..audits.foreign import name_of, takes
 from ..core import BadInput, Evidence, Source, check
 from ..core.evidence import Scalar
 from . import taken_model
 from .assembly import assembled
-from .cloning import refit
+from .cloning import Refit, refit
 from .finished_parts import Checkpoint, Finished
 from .membership import attack
-from .models import Fit, accuracy, guarded, is_regressor
+from .models import Fit, FramedFit, accuracy, guarded, is_regressor, own_model
 from .neural import neural
 from .records import features, kept
 
@@ -51,8 +51,8 @@ def bracket(
     """Train on a random half of `data`, attack that model, audit the training, and put it beside the claim.
 
     `target` is `fit(x, y, rng) -> predict` or an estimator that can be cloned. `claim` is (epsilon, delta), an Event
-    or a Plan; without one the evidence has a lower side only. `groups` names every record's group, whose risks are then
-    compared.
+    or a Plan. Without one, a private estimator brings that of its fit, and the evidence of others has a lower side
+    only. `groups` names every record's group, whose risks are then compared.
 
     With `nonmembers` nothing is trained: `target` is a model that is taken as it is (a `Trained`, a torch module, a
     fitted estimator or predict(x)). `data` are records that it was trained on, `nonmembers` are others like them, and
@@ -87,6 +87,8 @@ def bracket(
         raise BadInput("groups must name one group per record.")
     inside = _halved(x, y, randomness)
     model = train(x[inside], y[inside], randomness.generator())
+    given = _promised(train, model) if claim is None else None
+    claim = claim if given is None or given.claim is None else with_frontier(given.claim)
     check.whole("references", references, least=0)
     measured = attack(
         model,
@@ -117,12 +119,19 @@ def bracket(
         [audited],
         subject=name_of(target),
         claim=None if claim is None else audited.claim,
+        given=given,
         utility={"test accuracy": accuracy(model, x[~inside], y[~inside])},
         rows=np.concatenate((np.flatnonzero(inside), np.flatnonzero(~inside))),
         provenance=_halves(inside, measured.provenance["references"], runs),
     )
     finished.end()
     return evidence
+
+
+def _promised(train: Fit, model: object) -> Evidence | None:
+    """What a private estimator says of the fit that is attacked; None of all other trainings."""
+    train = train.fit if isinstance(train, FramedFit) else train
+    return taken_model.promised(own_model(model)) if isinstance(train, Refit) else None
 
 
 def _about(name: str, references: int) -> dict[str, object]:

@@ -206,8 +206,8 @@ def bracket(
 
     Without `nonmembers`, `target` is `fit(x, y, rng) -> predict` or an estimator that can be cloned: it is trained on a
     random half of `data`, that model is attacked, and the training is audited. `claim` is (epsilon, delta), an Event or
-    a Plan; without one the evidence has a lower side only. `groups` names every record's group, whose risks are then
-    compared.
+    a Plan. Without one, a private estimator brings that of its fit, and the evidence of others has a lower side only.
+    `groups` names every record's group, whose risks are then compared.
 
     With `nonmembers`, `target` is a model that is taken as it is: a `Trained`, a torch module, a fitted estimator or
     predict(x). `data` are records that it was trained on, `nonmembers` are others like them, and `groups` are those of

@@ -85,7 +85,7 @@ class FramedFit:
         return FramedModel(self.fit(self.codec.decode(x), y, rng), self.codec)
 
 
-def _own_model(target: object) -> object:
+def own_model(target: object) -> object:
     """The model itself, where it is wrapped to take arrays."""
     return target.model if isinstance(target, FramedModel) else target
 
@@ -100,7 +100,7 @@ def usual_form(target: object) -> Form | None:
 
     A torch module answers with logits unless one of its layers makes shares, and so does the model of a pipeline.
     """
-    target = _own_model(target)
+    target = own_model(target)
     torch = sys.modules.get("torch")
     if is_pipeline(target):
         return Form.LOGITS
@@ -141,7 +141,7 @@ def _by_class(target: Any, decision: Array, x: Any) -> Array:
 
 def is_regressor(target: object) -> bool:
     """Whether an estimator, or the objective of a booster, says so itself."""
-    target = _own_model(target)
+    target = own_model(target)
     if (known := foreign_regression(target)) is not None:
         return known
     sklearn = sys.modules.get("sklearn.base")
