@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core import check, parquet
 from ..core.errors import BadInput
@@ -266,7 +267,7 @@ def _parsed(text: str) -> float:
         return float("nan")
 
 
-def labels(values: Any, name: str, words: Words) -> Any:
+def labels(values: NDArray[Any], name: str, words: Words) -> NDArray[np.int64]:
     """Whole numbers from 0 stay, also as text; words, and whole numbers below 0, are numbered in sorted order."""
     if values.dtype.kind in "US":
         if len(empty := np.flatnonzero(values == "")):

@@ -146,8 +146,8 @@ class PATE:
         return self._student(self._given.asked(x))
 
     def training(
-        self, public_x: Any, users: ArrayLike | None = None
-    ) -> Callable[[Any, Any, np.random.Generator], PATE]:
+        self, public_x: object, users: ArrayLike | None = None
+    ) -> Callable[[object, ArrayLike, np.random.Generator], PATE]:
         """This run as fit(x, y, rng), which `tacit.audit`, `attack` and `bracket` repeat; no ledger is charged.
 
         `users` are those of the records of this run; records that an audit appends are new users. Other records, as

@@ -34,7 +34,7 @@ class Answer(Released):
     something (None where that was not asked).
     """
 
-    keys: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    keys: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     figures: Mapping[str, Figure] = field(default_factory=dict)
     lost: Estimate | None = None
     raw: Released | None = None
@@ -67,7 +67,7 @@ class Answer(Released):
             raw=raw,
         )
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self) -> Iterator[Json]:
         """One dictionary per group and aggregate: by, aggregate, value, error, confidence."""
         for place in range(self._size):
             by = {name: values[place] for name, values in self.keys.items()}

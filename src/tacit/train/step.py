@@ -186,7 +186,7 @@ class PrivateStep:
 
     def batches(
         self,
-        data: Any,
+        data: object,
         *,
         users: ArrayLike | None = None,
         records_per_user: int | None = None,

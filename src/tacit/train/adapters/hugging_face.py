@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
-from torch.utils.data import IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from ...core import BadInput, Charger, Evidence, MissingExtra, Source
 from ...loss import Plan
@@ -107,7 +107,7 @@ class PrivateTrainer(Trainer):
         self.args.max_grad_norm = 0.0  # the plan's clip_norm bounds each record; this would shrink sum and noise alike
         self.args.ignore_data_skip = True  # a resumed run draws the samples that are left, no others
 
-    def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         if self.private is not None:
             raise BadInput("A private run is trained once.", fix="Make a new PrivateTrainer.")
         self._check()  # settings may have been changed since
@@ -189,14 +189,14 @@ class PrivateTrainer(Trainer):
             logs = {**_noisy(logs), "epsilon_so_far": spent, "delta": self.delta}
         super().log(logs, *args, **kwargs)
 
-    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+    def get_eval_dataloader(self, eval_dataset: str | Dataset[Any] | None = None) -> DataLoader[Any]:
         given: Any = self.eval_dataset if eval_dataset is None else eval_dataset
         if isinstance(given, str) and isinstance(self.eval_dataset, Mapping):  # one of several, by its name
             given = self.eval_dataset.get(given)
         check_held_out(given, self.train_dataset)
         return super().get_eval_dataloader(eval_dataset)
 
-    def get_test_dataloader(self, test_dataset: Any) -> Any:
+    def get_test_dataloader(self, test_dataset: Dataset[Any]) -> DataLoader[Any]:
         check_held_out(test_dataset, self.train_dataset)  # `predict` gives a loss and metrics where there are labels
         return super().get_test_dataloader(test_dataset)
 

@@ -71,7 +71,7 @@ class PrivateCallback(Callback):
 
     def batches(
         self,
-        data: Any,
+        data: object,
         *,
         users: ArrayLike | None = None,
         records_per_user: int | None = None,

@@ -62,7 +62,7 @@ class Buckets:
         longest = max((len(value) for _, value in self.sequences(sample)), default=0)
         return self.public[min(bisect_left(self.public, longest), len(self.public) - 1)]
 
-    def padded(self, sample: Any, length: int) -> Any:
+    def padded(self, sample: object, length: int) -> object:
         """The record with its sequences cut or filled up to `length`."""
         found = {name: _to(value, length, self.pad[name]) for name, value in self.sequences(sample)}
         return _with(sample, found)
