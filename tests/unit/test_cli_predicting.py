@@ -46,6 +46,9 @@ def make(features, classes):
 
 def plain():
     return nn.Linear(3, 2)
+
+def many():
+    return nn.Linear(6, 3)
 """
 
 
@@ -128,6 +131,22 @@ def test_values_with_any_end_of_line_keep_their_row(command):
     assert found.prediction.tolist() == trained().predict(people(5)).tolist()
 
 
+def test_of_many_classes_the_most_frequent_are_counted(command, monkeypatch):
+    """However the records are asked about, in one block or in several."""
+    words = tuple(f"w{k}" for k in range(40))
+    schema = Schema((Column("age", range=(0, 120)), Column("ill", "category", words=words)), label="ill")
+    frame = people(200).assign(ill=[words[k % 40] for k in range(200)])
+    library.fit("mlp", frame, library.Plan(200, 0.2, 3, 1.0), schema=schema, rng=1).save("many")
+    status, out, _ = command("predict", "many", "people.csv", "--shares")
+    first = Path("predictions.csv").read_bytes()
+    assert status == 0
+    assert "and 20 other classes" in out
+    assert len(out.splitlines()) < 30
+    monkeypatch.setattr("tacit.cli.predicting.BLOCK", 150)
+    assert command("predict", "many", "people.csv", "--shares")[0] == 0
+    assert Path("predictions.csv").read_bytes() == first
+
+
 def test_no_code_runs_because_a_folder_names_it(command, tmp_path):
     """Folders are handed on: what a run file in one names is code of whoever wrote it."""
     (tmp_path / "run.toml").write_text(RUN.format(model="make = 'own_predicted:make'", rest="rate = 0.2\nsteps = 2\n"))
@@ -180,6 +199,8 @@ def arrays(command, tmp_path):
         np.savez(f"{name}.npz", x=np.asarray(value))
     np.savez("y.npz", y=np.arange(3))
     trained().save("kept")
+    frame, schema = people().drop(columns="person"), SCHEMA.with_(unit=None, columns=SCHEMA.columns[:3])
+    library.fit(nn.Linear(schema.width, 3), frame, library.Plan(400, 0.2, 2, 1.0), schema=schema).save("many")
     return command
 
 
@@ -215,6 +236,7 @@ PLAIN = ("--make", "own_predicted:plain")
         (("arrays", "none.npz", *PLAIN), "must hold x"),
         (("arrays", "words.npz", *PLAIN), "must hold x"),
         (("arrays", "lost.npz", *PLAIN), "60 of 60 records hold a number that is not finite"),
+        (("many", "new.csv", "--make", "own_predicted:many"), "tacit: The model gives 3 numbers of a record"),
         (("arrays", "wide.npz", *PLAIN), "like those of its training"),
         (("arrays", "x.npz", *PLAIN, "--keep", "a"), "an .npz file has none"),
     ],

@@ -138,11 +138,19 @@ def test_a_schema_that_was_found_to_be_public_is_the_same(named, tmp_path):
     assert np.array_equal(Trained.load(folder).predict_proba(PEOPLE), Trained.load(named[1]).predict_proba(PEOPLE))
 
 
+@pytest.mark.parametrize("outputs", [3, 5])
+def test_a_model_with_another_number_of_outputs_than_classes_has_no_words_for_them(outputs):
+    words = SCHEMA.with_(columns=(*SCHEMA.columns[:2], Column("ill", "category", words=("no", "yes", "no idea", "?"))))
+    model = nn.Linear(SCHEMA.width, outputs)
+    with pytest.raises(BadInput, match=f"gives {outputs} numbers of a record; the schema has 4 classes"):
+        Trained(model, tacit.Evidence(subject=""), (), words).predict(PEOPLE)
+
+
 def test_answers_that_are_no_numbers_are_refused():
     """They counted as the first class."""
     model = own()
     torch.nn.init.constant_(model[2].bias, float("nan"))
-    with pytest.raises(BadInput, match="60 of 60 records with what is no finite number"):
+    with pytest.raises(BadInput, match="what is no finite number"):
         Trained(model, tacit.Evidence(subject=""), ()).predict(ARRAYS[0])
 
 

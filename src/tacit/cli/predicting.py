@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 from ..audits.foreign import Border
-from ..core.errors import BadInput
+from ..core.errors import BadInput, TacitError
 from ..core.files import shown, written
 from ..core.manifest import WEIGHTS
 from ..data.files import columns_of
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from ..train import Trained
 
 ANSWER = "prediction"
+BLOCK = 2**13
+"""Records that are asked about at once."""
+SHOWN = 20
+"""Classes whose answers are counted on a terminal."""
 
 
 @verb("predict")
@@ -54,22 +58,47 @@ def predict(
     trained = _trained(Path(folder), make)
     kept = [] if keep is None else keep.split(",")
     beside, x = _records(source, trained, kept)
+    places, chances = _asked(trained, x, shares=shares)
+    classes = list(map(str, range(chances.shape[1]))) if trained.schema is None else trained.schema.classes
+    told = np.asarray(classes, dtype=object)[places]
+    columns = [*kept, ANSWER, *(f"share of {name}" for name in classes if shares)]
+    if len(set(columns)) < len(columns):
+        raise BadInput("Two columns of the answer would have one name.", fix="Leave one of them out of --keep.")
+    written(target, _text(columns, [*beside, told, *(chances.T if shares else ())]))
+    counts = dict(zip(classes, np.bincount(places, minlength=len(classes)).tolist(), strict=True))
+    most = sorted(counts, key=counts.__getitem__, reverse=True)[:SHOWN]
+    rows = [("answers", str(target)), ("records", f"{len(told):,}")]
+    rows += [(f"  {name}", f"{count:,}") for name, count in counts.items() if name in most]
+    more = [f"and {len(counts) - SHOWN:,} other classes, none of them more often"] if len(counts) > SHOWN else []
+    return Result({"out": str(target), "records": len(told), "counts": counts}, rows, more)
+
+
+def _asked(trained: Trained, x: Any, *, shares: bool) -> tuple[Any, Any]:
+    """The place of every record's class, and the probabilities; without `shares`, those of the last records alone."""
+    places: list[Any] = []
+    kept: list[Any] = []
+    for start in range(0, len(x), BLOCK):
+        found = _answers(trained, x[start : start + BLOCK])
+        places.append(found.argmax(axis=1))
+        kept = [*(kept if shares else ()), found]
+    return np.concatenate(places), np.concatenate(kept)
+
+
+def _answers(trained: Trained, x: Any) -> Any:
     found: Any = None
+    told: TacitError | None = None
     with Border() as border:
-        found = trained.predict_proba(x)
+        try:
+            found = trained.predict_proba(x)
+        except TacitError as error:
+            told = error
+    if told is not None:
+        raise told
     if border.problem:
         raise BadInput(
             f"The model {border.problem}{border.place}.", fix="Are these records like those of its training?"
         )
-    classes = [str(number) for number in range(found.shape[1])] if trained.schema is None else trained.schema.classes
-    told = np.asarray(classes, dtype=object)[found.argmax(axis=1)]
-    columns = [*kept, ANSWER, *(f"share of {name}" for name in classes if shares)]
-    if len(set(columns)) < len(columns):
-        raise BadInput("Two columns of the answer would have one name.", fix="Leave one of them out of --keep.")
-    written(target, _text(columns, [*beside, told, *(np.char.mod("%.6f", found.T) if shares else ())]))
-    counts = {name: int((told == name).sum()) for name in classes}
-    rows = [("answers", str(target)), ("records", f"{len(told):,}"), *((name, f"{n:,}") for name, n in counts.items())]
-    return Result({"out": str(target), "records": len(told), "counts": counts}, rows)
+    return found
 
 
 def _trained(folder: Path, make: str | None) -> Trained:
@@ -104,6 +133,8 @@ def _records(source: Path, trained: Trained, keep: list[str]) -> tuple[list[Any]
         if trained.schema is not None:
             raise BadInput("The model was trained on a table.", fix="Give a CSV or Parquet file with its columns.")
         return [], _numbers(source)
+    from ..train.tables import features
+
     if trained.schema is None:
         raise BadInput(
             "The model was trained without a schema, so nothing says how columns become its numbers.",
@@ -113,7 +144,8 @@ def _records(source: Path, trained: Trained, keep: list[str]) -> tuple[list[Any]
     for column in trained.schema.features:
         if said := misfit(found[column.name], column):  # a column that is not there is refused
             note(said)
-    return [np.array([*found[name].texts, ""], dtype=object)[found[name].codes] for name in keep], found
+    beside = [np.array([*found[name].texts, ""], dtype=object)[found[name].codes] for name in keep]
+    return beside, features(found, trained.schema)
 
 
 def _numbers(source: Path) -> Any:
@@ -130,5 +162,6 @@ def _text(header: list[str], columns: list[Any]) -> str:
     held = io.StringIO(newline="")
     writer = csv.writer(held, lineterminator="\r\n")  # so that a value with either of them is quoted
     writer.writerow(header)
-    writer.writerows(zip(*columns, strict=True))
+    writer.writerows([f"{one:.6f}" if isinstance(one, float) else one for one in row]
+                     for row in zip(*columns, strict=True))  # fmt: skip
     return held.getvalue()

@@ -67,7 +67,14 @@ class Trained:
 
     def predict_proba(self, x: object) -> NDArray[np.float64]:
         """The probability of every class for the records of a data frame, by the training's schema, or of an array."""
-        return probabilities(self.model, features(x, self.schema))
+        found = probabilities(self.model, features(x, self.schema))
+        if self.schema is not None and found.shape[1] != len(self.schema.classes):
+            raise BadInput(
+                f"The model gives {found.shape[1]} numbers of a record; the schema has {len(self.schema.classes)} "
+                "classes.",
+                fix="Call the torch module itself (model), or train one with an output for each class.",
+            )
+        return found
 
     def predict(self, x: object) -> Array:
         """The most likely class of every record: its word where there is a schema, else its number."""
