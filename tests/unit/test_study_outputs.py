@@ -232,3 +232,33 @@ def test_small_logits_of_a_network_are_logits():
     for unsure in (torch.nn.Sequential(network, torch.nn.Sigmoid()), lambda x: x):
         with pytest.raises(BadInput, match="probabilities or logits"):
             Reading.of(answer, y, usual=usual_form(unsure))
+
+
+@pytest.mark.parametrize("answer", [[[0.3, -2.0], [1.5, 4.0]], [[True, False], [False, True]], [[5, 1], [2, 3]]])
+@pytest.mark.parametrize("y", [[0, 1], ["a", "b"]])
+def test_the_label_of_a_column_per_class_is_its_largest(answer, y):
+    """Every score was taken for a label of its own, so that an attack on labels found nobody."""
+    found = Reading.of(np.array(answer), np.array(y), said="labels")
+    assert (found.classes, found.labels.tolist()) == (2, [0, 1])
+    assert np.array_equal(found.table(np.array(answer)), np.eye(2)[np.argmax(answer, axis=1)])
+
+
+def test_scores_in_one_column_are_no_labels():
+    with pytest.raises(BadInput, match="Scores are no labels"):
+        Reading.of(np.linspace(-3, 3, 40)[:, None], np.arange(40) % 2, said="labels")
+
+
+@pytest.mark.parametrize("said", ["probabilities", "logits"])
+@pytest.mark.parametrize("kind", [int, bool, np.uint8])
+def test_whole_numbers_are_read_as_their_owner_says(said, kind):
+    """It raised OverflowError."""
+    y = np.arange(40) % 2
+    found = tacit.attack(lambda x: (x[:, 0] > 0).astype(kind), (np.eye(40), y), (-np.eye(40), y),
+                         references=0, output=said, rng=1)  # fmt: skip
+    assert found.measurements
+
+
+@pytest.mark.parametrize("said", ["probabilities", "logits"])
+def test_words_are_no_numbers(said):
+    with pytest.raises(BadInput, match="answered with words"):
+        Reading.of(np.array(["a", "b"]), np.array(["a", "b"]), said=said).table(np.array(["a", "b"]))

@@ -77,12 +77,13 @@ class Reading:
         form = form_of(answer, y, usual) if said == "auto" else named(said)
         if form is Form.VALUES:
             return cls(form, _values(y), residuals=Residuals.of(answer, _values(y)))
-        if form is Form.LABELS and answer.ndim == 1 and no_labels(answer, y):
+        one = form is Form.LABELS and _one_each(answer)
+        if one and no_labels(answer.ravel(), y):
             raise BadInput(
                 "The labels that the model predicts are none of those that the records have, or few of them are.",
                 fix="Scores are no labels: give the second label's share of 1.",
             )
-        if form is Form.LABELS and names is None and not _column_numbers(y, answer):
+        if one and names is None and not _column_numbers(y, answer):
             names = np.union1d(np.unique(answer), np.unique(y))
         columns = _columns(answer, form, names, y)
         labels, names = _labels(y, columns, names, form)
@@ -98,8 +99,9 @@ class Reading:
         if self.form is Form.LABELS:
             return self._one_hot(answer)
         answer = of_one(answer)
-        if answer.dtype.kind not in "fiu" or not np.isfinite(answer).all():
-            raise BadInput("A model answered with numbers that are not finite.")
+        if answer.dtype.kind not in "fiub" or not np.isfinite(answer).all():
+            raise BadInput("A model answered with words, or with numbers that are not finite.")
+        answer = answer if answer.dtype.kind == "f" else answer.astype(np.float64)
         answer = noisy_shares(answer) if self.form is Form.PROBABILITIES else answer
         if answer.ndim == 2 and answer.shape[1] == 1:
             answer = answer[:, 0]
@@ -233,10 +235,15 @@ def _column_numbers(y: Array, *answers: Array) -> bool:
     return all(part.dtype.kind in "iub" and part.min(initial=0) >= 0 for part in (y, *answers))
 
 
+def _one_each(answer: Array) -> bool:
+    """Whether there is one number or word per record, and no column per class."""
+    return answer.ndim == 1 or answer.shape[1:] == (1,)
+
+
 def _columns(answer: Array, form: Form, names: Array | None, y: Array) -> int:
     if names is not None:
         return max(2, len(names))
-    if form is Form.LABELS:
+    if form is Form.LABELS and _one_each(answer):
         return int(max(2, answer.max(initial=0) + 1, y.max(initial=0) + 1))
     return 2 if answer.ndim == 1 else max(2, answer.shape[1])
 
