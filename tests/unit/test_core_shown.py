@@ -49,6 +49,7 @@ def test_a_small_number_is_written_in_one_way(value, text):
 def test_what_remains_is_never_rounded_up_and_dust_is_nothing(value, text):
     assert remains(value) == text
     assert f"epsilon 0.5 and {remains(value, 6)} remains" in str(BudgetExceeded(0.5, value))
+    assert "epsilon 0.100001 and 0.1 remains" in str(BudgetExceeded(0.10000004, 0.1))
 
 
 @pytest.mark.parametrize(

@@ -108,9 +108,9 @@ class BudgetExceeded(TacitError):
 
     def __init__(self, asked: float, remaining: float, stated: tuple[float, float] | None = None) -> None:
         """`stated`: the delta that the charge states, and how much remains for such charges, if that is the reason."""
-        from .shown import remains
+        from .shown import at_most, remains
 
-        why = f"The charge asks for epsilon {asked:.6g} and {remains(remaining, 6)} remains."
+        why = f"The charge asks for epsilon {at_most(asked, 6)} and {remains(remaining, 6)} remains."
         fix = "Ask for less, or open a new budget."
         if stated is not None:
             why = f"The charge states delta {stated[0]:.6g} and {stated[1]:.6g} remains for releases that state one."
