@@ -167,6 +167,16 @@ def test_models_are_not_taken_for_records_where_there_are_as_many(monkeypatch):
         stack(models[0], stacked(models)).gradients(x, y, lambda _: weights)
 
 
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_rounding_of_a_coarse_dtype_is_no_disagreement(kind):
+    torch.manual_seed(1)
+    models = [nn.Sequential(nn.Conv1d(2, 4, 3, groups=2), nn.Tanh(), nn.Flatten(), nn.Linear(16, 3)).to(kind)
+              for _ in range(MODELS)]  # fmt: skip
+    x, y = torch.randn(BATCH, 2, 6).to(kind), torch.arange(BATCH) % 3
+    sums = stack(models[0], stacked(models)).gradients(x, y, lambda norms: torch.ones_like(norms))
+    assert all(value.isfinite().all() for value in sums.values())
+
+
 def test_a_hook_in_the_backward_pass_is_refused():
     models = [mlp() for _ in range(MODELS)]
     models[0][1].register_full_backward_hook(lambda layer, given, found: None)

@@ -19,7 +19,8 @@ from ..train.sample.labels import known
 
 COUNT = 2
 """How many models and how many records: as many, so that a rule that takes one for the other does not raise."""
-ROUNDED = 1e-3
+ROUNDED, STEPS = 1e-3, 16
+"""How far apart gradients may be by rounding: this part of the largest, or so many steps of a coarser dtype."""
 Gradients = dict[str, Tensor]
 
 
@@ -65,4 +66,5 @@ def _alone(model: nn.Module, parameters: Gradients, x: Tensor, y: Tensor, k: int
 def _close(one: Gradients, other: Gradients) -> bool:
     scale = max((float(value.abs().max()) for value in other.values() if value.numel()), default=0.0)
     off = max((float((one[name] - value).abs().max()) for name, value in other.items() if value.numel()), default=0.0)
-    return not scale < float("inf") or off <= ROUNDED * max(scale, ROUNDED)
+    part = max((STEPS * torch.finfo(value.dtype).eps for value in other.values()), default=0.0)
+    return not scale < float("inf") or off <= max(ROUNDED, part) * max(scale, ROUNDED)
