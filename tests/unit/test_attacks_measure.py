@@ -57,6 +57,13 @@ def test_measure_holds_rates_area_and_band():
     assert found.auc.lower < 0.8556 < found.auc.upper
 
 
+@pytest.mark.parametrize("rate", [1e-320, 0.0, 1.5])
+def test_a_rate_that_nobody_can_count_is_refused(rate):
+    """1 in 1e320 outsiders is no number: the sentence about it ended in OverflowError."""
+    with pytest.raises(BadInput, match="fpr must be"):
+        attacks.measure(normal_scores(20, 1.0), (rate,))
+
+
 def test_thinned_curve_keeps_its_ends_and_its_low_rates():
     found = attacks.measure(normal_scores(5000, 1.0)).roc
     fpr, tpr, lower, upper = np.array(found).T

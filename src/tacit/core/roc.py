@@ -59,7 +59,7 @@ def tpr_at(scores: Scores, fpr: float, confidence: float = 0.95) -> Estimate:
     Rows that share a record or a target model count as fewer (see `clusters`). With fewer than 3 / fpr non-members the
     sample cannot say.
     """
-    check.probability("fpr", fpr, zero=False)
+    check.positive("fpr", check.probability("fpr", fpr, zero=False))
     check.probability("confidence", confidence, zero=False, one=False)
     members, nonmembers = (side[::-1] for side in _both(scores))
     m, each = nonmembers.size, 1 - (1 - confidence) / 4

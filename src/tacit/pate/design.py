@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from ..core import Adjacency, BadInput, Bound, Event, check
 from ..core.events import Compose
+from ..core.shown import at_most
 from ..loss import privacy_loss
 from ..loss.conditions import upper_bound
 from .aggregators import Aggregator, LNMax
@@ -97,7 +98,8 @@ def designed(
         return made
     if answers is not None:
         raise BadInput(
-            f"{made.queries} queries with {made.answers} answers cost epsilon {made.epsilon:.4g}, above {limit:g}.",
+            f"{made.queries} queries with {made.answers} answers cost epsilon {at_most(made.epsilon, 6)}, above "
+            f"{limit:g}.",
             fix="Leave answers out, ask fewer, or add more noise.",
         )
     return _most_answers(made, limit)
