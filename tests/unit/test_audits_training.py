@@ -256,6 +256,36 @@ def test_estimators_and_odd_labels():
     assert evidence.verdict is Verdict.REFUTED
 
 
+class Decides:
+    """As a support vector machine answers: one score, or one for each class."""
+
+    classes_ = np.array([5, 7])
+
+    def __init__(self, told, columns):
+        self.told, self.columns = told, columns
+
+    def decision_function(self, x):
+        score = x[:, 0] + self.told
+        return score if self.columns == 1 else np.stack([np.zeros_like(score), score], axis=1)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("tells", [False, True])
+def test_an_estimator_without_shares_is_audited_by_its_scores(columns, tells):
+    x, y = data()
+    evidence = audit(
+        lambda x, y, rng: Decides(3.0 * (tells and len(x) > 40) + rng.normal(), columns),
+        (x, np.where(y, 7, 5)),
+        claim=(1.0, 1e-5),
+        canary=lambda x, y, rng: (x[0], 7),
+        runs=200,
+        rng=1,
+        isolation="none",
+    )
+    assert (evidence.verdict is Verdict.REFUTED) == tells
+    assert all(control.passed for control in evidence.controls)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

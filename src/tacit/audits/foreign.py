@@ -59,8 +59,12 @@ def outputs(model: object, x: Array) -> tuple[Array, Array | None]:
     """(records x classes, class names or None) of a predict function or a classifier object."""
     if isinstance(model, Classifier):
         return np.asarray(model.predict_proba(x), dtype=np.float64), getattr(model, "classes_", None)
+    if callable(decision := getattr(model, "decision_function", None)):
+        told = np.asarray(decision(x), dtype=np.float64)
+        told = np.stack((np.zeros_like(told), told), axis=1) if told.ndim == 1 else told  # the second class's logit
+        return told, getattr(model, "classes_", None)
     if not callable(model):
-        raise BadInput("fit must return predict(x) or an object with predict_proba.")
+        raise BadInput("fit must return predict(x), or an object with predict_proba or decision_function.")
     return np.asarray(model(x), dtype=np.float64), None
 
 

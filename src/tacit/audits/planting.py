@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput
 from ..core.arrays import Array
-from .foreign import Classifier, Fit
+from .foreign import Classifier, Fit, outputs
 from .runs.workers import reseed
 
 PREPROCESSING, ONE_SEED = "preprocessing read off the data", "one seed for all runs"
@@ -102,17 +101,16 @@ class OneSeed:
 
 def _behind(model: object, factor: float, kind: np.dtype[np.generic]) -> object:
     """The model asked about scaled records."""
-    if isinstance(model, Classifier):
+    if isinstance(model, Classifier) or not callable(model):
         return _Behind(model, factor, kind)
-    if not callable(model):
-        raise BadInput("fit must return predict(x) or an object with predict_proba.")
     return lambda records: model(np.asarray(records * factor).astype(kind))
 
 
 class _Behind:
-    def __init__(self, model: Classifier, factor: float, kind: np.dtype[np.generic]) -> None:
+    def __init__(self, model: object, factor: float, kind: np.dtype[np.generic]) -> None:
         self.model, self.factor, self.kind = model, factor, kind
         self.classes_ = getattr(model, "classes_", None)
 
     def predict_proba(self, x: Array) -> Array:
-        return self.model.predict_proba(np.asarray(x * self.factor).astype(self.kind))
+        """What the model answers with: shares, or logits."""
+        return outputs(self.model, np.asarray(x * self.factor).astype(self.kind))[0]

@@ -19,7 +19,8 @@ def refit(target: object, fit: Fit | None) -> Fit | None:
     """How to train another model like the target: the given `fit`, or a clone of a scikit-learn estimator.
 
     A clone of an estimator that keeps a part as it was trained would know the target's members in every reference
-    model. Then nobody would seem to be known, so such an estimator is not cloned.
+    model. Then nobody would seem to be known, so such an estimator is not cloned. A clone pays no ledger: such models
+    are looked at and not released, and hundreds of them would use up the budget of the data.
     """
     if fit is not None or not callable(getattr(target, "get_params", None)) or _keeps_a_trained_part(target):
         return fit
@@ -28,6 +29,8 @@ def refit(target: object, fit: Fit | None) -> Fit | None:
         found = None
         with Border() as border:
             model = _cloned(target)
+            payers = [name for name, value in model.get_params().items() if _pays(name, value)]
+            model.set_params(**dict.fromkeys(payers))
             seeds = [name for name in model.get_params() if name.split("__")[-1] in ("random_state", "random_seed")]
             if seeds:
                 model.set_params(**{name: int(rng.integers(2**31)) for name in seeds})
@@ -65,6 +68,10 @@ class Refit:
 
         wrong = planted(self.target, fault)
         return None if wrong is None else refit(wrong, None)
+
+
+def _pays(name: str, value: object) -> bool:
+    return name.split("__")[-1] == "ledger" and value is not None
 
 
 def _cloned(target: object) -> Any:
