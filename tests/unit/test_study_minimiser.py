@@ -16,9 +16,10 @@ from tacit.core.files import Lasting
 from tacit.data import Records
 from tacit.erm import PrivateLogisticRegression
 from tacit.erm.estimator import AT_MOST, SIZE
-from tacit.study.minimiser import Minimiser, Shortened, Stream, left_open
+from tacit.study.minimiser import Minimiser, Stream, left_open
 from tacit.study.run_file import RunFile
 from tacit.study.run_training import RunTraining
+from tacit.train.recipe.networks import Shortened
 
 SCHEMA = Schema(
     (
