@@ -42,3 +42,18 @@ def test_a_clone_keeps_everything_but_its_ledger_and_its_seed(tmp_path):
     same = {name: value for name, value in made.get_params().items() if name not in ("ledger", "random_state")}
     assert same == {name: private.get_params()[name] for name in same}
     assert made.ledger is None
+
+
+class Bare:
+    """What scikit-learn's clone takes, without parameters and without `set_params`."""
+
+    def get_params(self, deep=True):
+        return {}
+
+    def fit(self, x, y):
+        self.seen = len(y)
+        return self
+
+
+def test_an_estimator_with_nothing_to_set_is_not_asked_to_set_it():
+    assert refit(Bare(), None)(np.zeros((3, 1)), np.arange(3), np.random.default_rng(0)).seen == 3

@@ -39,7 +39,7 @@ VERBS = {
     "calibrate": ("accounting", "The least noise, or the largest rate or number of steps, that meets a target."),
     "plan": ("accounting", "A plan of private training that meets (epsilon, delta)."),
     "train": ("training", "Train a model with differential privacy and write its weights and its evidence."),
-    "predict": ("predicting", "Answer for new records by a model that was trained here."),
+    "predict": ("predicting", "Predict for new records with a model that tacit has trained."),
     "attack": ("attacking", "Measure membership inference against a model, or read it off a file of scores."),
     "gap": ("gap", "Leakage against the generalisation gap: one training at several settings, each attacked."),
     "disclose": ("disclosing", "Say what a query log or a table gives away: differencing, uniqueness, reconstruction."),

@@ -1,4 +1,4 @@
-"""The verb predict: what a privately trained model says of new records."""
+"""The verb predict: what a privately trained model predicts for new records."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def predict(
         typer.Option(metavar="PKG:NAME", help="The function that makes a model of your own."),
     ] = None,
 ) -> Result:
-    """Answer for new records by a trained model: one row per record, in the order of TABLE."""
+    """Predict for new records with a trained model: one row per record, in the order of TABLE."""
     require("torch", "torch")
     require("safetensors", "torch")
     source, target = Path(table), Path(out)

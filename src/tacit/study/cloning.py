@@ -29,11 +29,12 @@ def refit(target: object, fit: Fit | None) -> Fit | None:
         found = None
         with Border() as border:
             model = _cloned(target)
-            payers = [name for name, value in model.get_params().items() if _pays(name, value)]
-            model.set_params(**dict.fromkeys(payers))
-            seeds = [name for name in model.get_params() if name.split("__")[-1] in ("random_state", "random_seed")]
-            if seeds:
-                model.set_params(**{name: int(rng.integers(2**31)) for name in seeds})
+            given = model.get_params()
+            changed: dict[str, object] = {name: None for name, value in given.items() if _pays(name, value)}
+            seeds = [name for name in given if name.split("__")[-1] in ("random_state", "random_seed")]
+            changed |= {name: int(rng.integers(2**31)) for name in seeds}
+            if changed:
+                model.set_params(**changed)
             found = model.fit(x, y)
         if border.problem:
             raise BadInput(
